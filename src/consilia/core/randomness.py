@@ -63,7 +63,9 @@ class SecretRng:
 
     def __init__(self, key: bytes, *, reproducible: bool = False) -> None:
         if len(key) != 32:
-            raise ValueError(f"SecretRng needs a key of 32 bytes; got {len(key)}. Draw it with secrets.token_bytes(32).")
+            raise ValueError(
+                f"SecretRng needs a key of 32 bytes; got {len(key)}. Draw it with secrets.token_bytes(32)."
+            )
         self._key = key
         self._stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
         self.reproducible = reproducible

@@ -83,7 +83,10 @@ def decode(frame: bytes, *, who: str) -> Release | ProtocolMessage:
 
 def _malformed(who: str, got: str) -> ProtocolError:
     return ProtocolError.of(
-        who, needs=f"a frame of wire version {VERSION}", got=got, hint="Both ends must run compatible versions"
+        who,
+        needs=f"a frame of wire version {VERSION}",
+        got=got,
+        hint="Both ends must run compatible versions",
     )
 
 

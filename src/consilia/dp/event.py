@@ -1,0 +1,59 @@
+"""What was done to the data, as frozen values: the only thing an accountant sees.
+
+An event travels with the mechanism that draws the noise; nobody types an epsilon in.
+"""
+
+from dataclasses import dataclass
+
+from consilia.core.canonical import Json, digest
+from consilia.core.spec import Adjacency
+
+
+@dataclass(frozen=True)
+class Event:
+    """`steps` releases of a Gaussian with this multiplier on a (possibly Poisson-sampled) sum.
+
+    Attributes:
+        noise_multiplier: Standard deviation of the noise over the l2 sensitivity under `adjacency`.
+        sampling_rate: q of the secret Poisson sample; 1 means every record takes part (no amplification).
+        steps: How many such releases one charge covers.
+        adjacency: The neighbouring relation that the sensitivity was stated for. With replace-one the accountant is asked
+            without amplification only (q = 1).
+    """
+
+    noise_multiplier: float
+    sampling_rate: float = 1.0
+    steps: int = 1
+    adjacency: Adjacency = Adjacency.ADD_REMOVE
+
+    def to_json(self) -> dict[str, Json]:
+        """Return plain values for a ledger or a record."""
+        return {
+            "mechanism": "gaussian",
+            "noise_multiplier": self.noise_multiplier,
+            "sampling_rate": self.sampling_rate,
+            "steps": self.steps,
+            "adjacency": str(self.adjacency),
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Json]) -> "Event":
+        """Read back what `to_json` wrote.
+
+        Raises:
+            ValueError: If a field is missing or of another kind.
+        """
+        try:
+            if value["mechanism"] != "gaussian":
+                raise ValueError(f"unknown mechanism {value['mechanism']!r}")
+            return cls(
+                float(value["noise_multiplier"]), float(value["sampling_rate"]), int(value["steps"]),  # type: ignore[arg-type]
+                Adjacency(str(value["adjacency"])),
+            )  # fmt: skip
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"not a privacy event: {error}") from None
+
+    @property
+    def digest(self) -> str:
+        """A name for events that are the same mechanism."""
+        return digest(self.to_json())

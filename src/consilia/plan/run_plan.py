@@ -1,0 +1,117 @@
+"""What checking a plan yields: every number that follows from it, before training.
+
+A `RunPlan` has two halves. `SiteHalf` is all that one site needs to take part and to judge what it agrees to; it imports no
+rule, optimizer or report. The coordinator's half is the rest.
+"""
+
+from dataclasses import dataclass
+
+from consilia.core.spec import Adjacency, UpdateSpec
+from consilia.dp.event import Event
+from consilia.plan.schema import Plan
+
+
+@dataclass(frozen=True)
+class SiteTerms:
+    """One site's public numbers in a run.
+
+    Attributes:
+        name: The site.
+        count: Registered upper bound on its training rows (public).
+        weight: Its weight in the average (public, registered).
+        inclusion: Probability that a round's client sampling asks it.
+        participations: Rounds in which the public schedule asks it; what is charged.
+        expected_batch: Public normaliser of a step: q x count, or the batch size; 0 where no batch is drawn privately.
+        batch_cap: Largest Poisson batch; the excess is dropped and accounted.
+        steps: Local steps a round.
+    """
+
+    name: str
+    count: int
+    weight: float
+    inclusion: float
+    participations: int
+    expected_batch: float
+    batch_cap: int
+    steps: int
+
+
+@dataclass(frozen=True)
+class Charge:
+    """What one site's records may be charged in the run, per adversary; None where nothing bounds it.
+
+    Attributes:
+        round_event: The mechanism of one answered round, as the site's ledger books it.
+        evaluation_event: The mechanism of one charged evaluation, or None.
+        evaluations: Number of charged evaluations.
+        epsilon: {"server": ..., "server+colluding-sites": ..., "other-sites": ..., "world": ...}
+        extra_delta: The part of delta spent on batches cut at the cap.
+        accountant: Name and version of the accountant that gave the bound.
+    """
+
+    round_event: Event | None
+    evaluation_event: Event | None
+    evaluations: int
+    epsilon: dict[str, float | None]
+    extra_delta: float
+    accountant: str
+
+
+@dataclass(frozen=True)
+class SiteHalf:
+    """All that one site needs of the plan."""
+
+    plan: Plan
+    digest: str
+    terms: SiteTerms
+    charge: Charge
+    spec: UpdateSpec
+    adjacency: Adjacency
+    noise_multiplier: float
+    population: str
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """A checked plan.
+
+    Attributes:
+        plan: The plan as agreed.
+        digest: SHA-256 of the plan's canonical form and the sites' registered numbers.
+        sites: Every site's public terms, in order of name.
+        charges: Per site, what may be charged.
+        spec: The update as it leaves the learner.
+        schedule: For each round, the names of the sites asked (public).
+        adjacency: How neighbouring data sets differ.
+        against: The adversary `epsilon` is claimed against.
+        noise_multiplier: z of every noisy step; 0 without DP.
+        epsilon: Largest bound over sites against `against`; None without a claim.
+        delta: Delta of the claim; None without DP.
+        warnings: What a reader of the privacy card must know.
+    """
+
+    plan: Plan
+    digest: str
+    sites: tuple[SiteTerms, ...]
+    charges: dict[str, Charge]
+    spec: UpdateSpec
+    schedule: tuple[tuple[str, ...], ...]
+    adjacency: Adjacency
+    against: str
+    noise_multiplier: float
+    epsilon: float | None
+    delta: float | None
+    warnings: tuple[str, ...]
+
+    def site(self, name: str) -> SiteHalf:
+        """Return the half of the plan that one site needs."""
+        terms = next(terms for terms in self.sites if terms.name == name)
+        return SiteHalf(
+            self.plan, self.digest, terms, self.charges[name], self.spec, self.adjacency, self.noise_multiplier,
+            self.population,
+        )  # fmt: skip
+
+    @property
+    def population(self) -> str:
+        """Population id that the sites' ledgers are kept under."""
+        return self.plan.sites.population or self.plan.data.source
