@@ -17,8 +17,8 @@ class Event:
         noise_multiplier: Standard deviation of the noise over the l2 sensitivity under `adjacency`.
         sampling_rate: q of the secret Poisson sample; 1 means every record takes part (no amplification).
         steps: How many such releases one charge covers.
-        adjacency: The neighbouring relation that the sensitivity was stated for. With replace-one the accountant is asked
-            without amplification only (q = 1).
+        adjacency: The neighbouring relation that the sensitivity was stated for. With replace-one the accountant is
+            asked without amplification only (q = 1).
     """
 
     noise_multiplier: float
@@ -30,8 +30,9 @@ class Event:
         """Return plain values for a ledger or a record."""
         return {
             "mechanism": "gaussian",
-            "noise_multiplier": self.noise_multiplier,
-            "sampling_rate": self.sampling_rate,
+            # Through float: 1 and 1.0 are the same mechanism and must not have two digests.
+            "noise_multiplier": float(self.noise_multiplier),
+            "sampling_rate": float(self.sampling_rate),
             "steps": self.steps,
             "adjacency": str(self.adjacency),
         }
@@ -47,9 +48,11 @@ class Event:
             if value["mechanism"] != "gaussian":
                 raise ValueError(f"unknown mechanism {value['mechanism']!r}")
             return cls(
-                float(value["noise_multiplier"]), float(value["sampling_rate"]), int(value["steps"]),  # type: ignore[arg-type]
+                float(value["noise_multiplier"]),  # type: ignore[arg-type]
+                float(value["sampling_rate"]),  # type: ignore[arg-type]
+                int(value["steps"]),  # type: ignore[arg-type]
                 Adjacency(str(value["adjacency"])),
-            )  # fmt: skip
+            )
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a privacy event: {error}") from None
 

@@ -1,0 +1,176 @@
+"""The ledger's rules: what a run may charge to a population. No disk; the hash chain is in `dp.chain`.
+
+A run gets an `Allotment` before it starts; from then on the whole allotment counts as spent, used or not.
+Within the run every release is first reserved, then committed.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import cast
+
+from consilia.core.canonical import Json
+from consilia.core.errors import BudgetExceeded, Problem
+from consilia.dp.chain import unreadable
+from consilia.dp.event import Event
+
+
+@dataclass(frozen=True)
+class Allotment:
+    """The most that one run may charge to one population.
+
+    Attributes:
+        run: Name of the run.
+        population: The steward's name for the people in the data.
+        events: Pairs (event, how often it may be charged).
+        epsilon: Bound for all of `events` together at `delta`; infinity where the run claims none.
+        delta: The delta of that bound.
+    """
+
+    run: str
+    population: str
+    events: tuple[tuple[Event, int], ...]
+    epsilon: float
+    delta: float
+
+    @cached_property
+    def counts(self) -> Mapping[str, int]:
+        """How often each event may be charged, by the event's digest."""
+        counts: dict[str, int] = {}
+        for event, times in self.events:
+            counts[event.digest] = counts.get(event.digest, 0) + times
+        return counts
+
+    def to_json(self) -> dict[str, Json]:
+        """Return plain values for the body of an `allot` entry (an infinite epsilon becomes null)."""
+        return {
+            "run": self.run,
+            "population": self.population,
+            "events": [[event.to_json(), times] for event, times in self.events],
+            "epsilon": self.epsilon if math.isfinite(self.epsilon) else None,
+            "delta": self.delta,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Json]) -> "Allotment":
+        """Read back what `to_json` wrote.
+
+        Raises:
+            StoreError: If a field is missing or of another kind.
+        """
+        try:
+            pairs = cast("Sequence[tuple[dict[str, Json], int]]", value["events"])
+            epsilon = value["epsilon"]
+            return cls(
+                run=str(value["run"]),
+                population=str(value["population"]),
+                events=tuple((Event.from_json(event), int(times)) for event, times in pairs),
+                epsilon=math.inf if epsilon is None else float(cast("float", epsilon)),
+                delta=float(cast("float", value["delta"])),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise unreadable("an allotment", error) from None
+
+
+def spent(allotted: Iterable[Allotment]) -> tuple[float, float]:
+    """Return the sums (epsilon, delta) over runs: what counts as spent.
+
+    Guarantees:
+        The releases of all these runs together are (sum of epsilon, sum of delta)-differentially private, also where
+        a later run's allotment was chosen after seeing the earlier runs' releases.
+
+    Source:
+        Dwork and Roth (2014), The algorithmic foundations of differential privacy, section 3.5;
+        Rogers, Roth, Ullman and Vadhan (2016), Privacy odometers and filters, for the adaptive choice.
+    """
+    epsilon, delta = _exact_sums(allotted)
+    return (math.inf if epsilon is None else float(epsilon)), float(delta)
+
+
+def admit(allotted: Sequence[Allotment], new: Allotment, limit: float | None) -> None:
+    """Check that a new run's allotment fits a population's budget beside those already admitted.
+
+    An allotment that is already among `allotted` is admitted again without counting twice (a resumed run).
+
+    Args:
+        allotted: Every allotment that this population's ledger ever admitted, closed runs included.
+        new: The allotment asked for.
+        limit: The steward's epsilon for the population over all runs; None where there is none.
+
+    Raises:
+        BudgetExceeded: With every reason at once.
+    """
+    problems: list[Problem] = []
+    who = f"the ledger of {new.population!r}"
+    strangers = sorted({old.population for old in allotted} - {new.population})
+    if strangers:
+        problems.append(Problem(who, "allotments of this population only", ", ".join(map(repr, strangers)),
+                                "Ask the ledger of the population that the plan names"))  # fmt: skip
+    if not (new.epsilon >= 0 and 0 <= new.delta < 1) or any(times < 0 for _, times in new.events):
+        problems.append(Problem(who, "epsilon at least 0, delta in [0, 1) and counts at least 0",
+                                f"epsilon {new.epsilon}, delta {new.delta}",
+                                "Compute the allotment with the accountant"))  # fmt: skip
+    if any(old.run == new.run and old != new for old in allotted):
+        problems.append(Problem(who, f"run {new.run!r} to keep its allotment",
+                                "another one under the same name", "Give the changed plan a new run"))  # fmt: skip
+    if not problems:
+        earlier = [old for old in allotted if old.run != new.run]
+        epsilon, delta = _exact_sums([*earlier, new])
+        if limit is not None and (epsilon is None or epsilon > _exact(limit)):
+            before = spent(earlier)[0]
+            problems.append(Problem(
+                who, f"an epsilon of at most {limit:g} over all runs",
+                f"{before:g} already allotted and {new.epsilon:g} asked for by run {new.run!r}",
+                "Ask for less, or let the steward raise the limit",
+            ))  # fmt: skip
+        if delta >= 1:
+            problems.append(Problem(who, "a total delta below 1", f"{float(delta):g}",
+                                    "Such a guarantee is empty"))  # fmt: skip
+    if problems:
+        raise BudgetExceeded(problems)
+
+
+def admit_charge(allotment: Allotment, charged: Mapping[str, int], event: Event) -> None:
+    """Check that one more charge stays within a run's allotment. Constant time.
+
+    Args:
+        allotment: What the run was given.
+        charged: How often each event was charged so far, by digest; holds count, committed or not.
+        event: The event about to happen.
+
+    Raises:
+        BudgetExceeded: If the allotment has no such event, or none left.
+
+    Guarantees:
+        The charges of a run are at every moment a sub-multiset of its allotted events, so the allotment's
+        (epsilon, delta) bounds what was released, however the run stops.
+    """
+    name = event.digest
+    allowed, used = allotment.counts.get(name, 0), charged.get(name, 0)
+    if used < allowed:
+        return
+    raise BudgetExceeded.of(
+        f"run {allotment.run!r} on {allotment.population!r}",
+        needs="a charge that its allotment still holds",
+        got=f"charge {used + 1} of {allowed} allowed for noise multiplier {event.noise_multiplier:g}, "
+        f"sampling rate {event.sampling_rate:g}, {event.steps} steps",
+        hint="Nothing was released; start a new run with a new allotment",
+    )
+
+
+def _exact(value: float) -> Fraction:
+    # Through the shortest decimal: people write budgets in decimals, and 0.1 + 0.2 has to fit into 0.3.
+    return Fraction(repr(float(value)))
+
+
+def _exact_sums(allotted: Iterable[Allotment]) -> tuple[Fraction | None, Fraction]:
+    epsilon: Fraction | None = Fraction(0)
+    delta = Fraction(0)
+    for item in allotted:
+        delta += _exact(item.delta)
+        epsilon = (
+            epsilon + _exact(item.epsilon) if epsilon is not None and math.isfinite(item.epsilon) else None
+        )
+    return epsilon, delta
