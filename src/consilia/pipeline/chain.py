@@ -1,0 +1,129 @@
+"""Transforms one after another: the contract is folded forwards, decoding runs backwards."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from consilia.core.randomness import SecretRng
+from consilia.core.spec import Unit, UpdateSpec
+from consilia.core.update import Vector
+from consilia.dp.event import Event
+from consilia.pipeline.clip import Clip
+from consilia.pipeline.noise import ServerNoise, SiteNoise
+from consilia.pipeline.transform import Array, SumContext, Transform
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A pipeline from the learner's vector to the wire, and from the weighted sum back."""
+
+    transforms: tuple[Transform, ...] = ()
+
+    def contract(self, spec: UpdateSpec) -> UpdateSpec:
+        """Return the spec at the end, or raise `IllegalChain` at the first step that does not fit."""
+        for transform in self.transforms:
+            spec = transform.contract(spec)
+        return spec
+
+    def events(self, spec: UpdateSpec) -> tuple[Event, ...]:
+        """Return what one round charges, in order."""
+        found = []
+        for transform in self.transforms:
+            event = transform.event(spec)
+            if event is not None:
+                found.append(event)
+            spec = transform.contract(spec)
+        return tuple(found)
+
+    def encode(self, vector: Vector, rng: SecretRng) -> Vector:
+        """At the site: return what leaves, shape (d,), float32."""
+        if not self.transforms:
+            return vector
+        out: Array = vector
+        for transform in self.transforms:
+            out = transform.encode(out, rng)
+        return out.astype(np.float32)
+
+    def decode(self, total: Array, context: SumContext) -> Array:
+        """At the server: undo on the weighted sum, last transform first, shape (d,)."""
+        for transform in reversed(self.transforms):
+            total = transform.decode(total, context)
+        return total
+
+
+@dataclass(frozen=True)
+class Protection:
+    """The public numbers that a chain is built from.
+
+    Attributes:
+        unit: Unit of privacy.
+        placement: "site" or "server".
+        multiplier: z; 0 without DP.
+        clip_norm: C per record or per site; None without DP.
+        control_clip_norm: Bound on the control variate's change (site unit with SCAFFOLD).
+        control_dim: Coordinates of the control variate; 0 when none rides along.
+        weights: Per site, its public weight in the sum.
+        normalisers: Per site, the public number a clipped sum of records is divided by (expected batch).
+    """
+
+    unit: Unit
+    placement: str
+    multiplier: float
+    clip_norm: float | None
+    control_clip_norm: float | None
+    control_dim: int
+    weights: Mapping[str, float]
+    normalisers: Mapping[str, float]
+
+    def site_bound(self, site: str) -> float:
+        """Return how far one unit can move this site's vector (l2)."""
+        clip = self.clip_norm or 0.0
+        if self.unit is Unit.RECORD:
+            return clip / self.normalisers[site]
+        return float(np.hypot(clip, self.control_clip_norm or 0.0 if self.control_dim else 0.0))
+
+    @property
+    def sum_sensitivity(self) -> float:
+        """How far one unit can move the weighted sum: the largest weight x bound over sites."""
+        return max(self.weights[site] * self.site_bound(site) for site in self.weights)
+
+
+def learner_spec(spec: UpdateSpec, protection: Protection) -> UpdateSpec:
+    """Return the spec of a vector as the learner hands it over.
+
+    Record-level noise at the site is drawn inside the training loop, so the vector arrives noised; record-level clipping
+    for noise at the server arrives bounded by C over the smallest expected batch.
+    """
+    if protection.unit is Unit.RECORD and protection.placement == "site":
+        return spec.with_(unit=Unit.RECORD, noised=True)
+    if protection.unit is Unit.RECORD:
+        bound = max(protection.site_bound(site) for site in protection.weights)
+        return spec.with_(unit=Unit.RECORD, l2_bound=bound, range_linf=None)
+    return spec
+
+
+def build(spec: UpdateSpec, protection: Protection) -> Chain:
+    """Return the chain for this protection.
+
+    Args:
+        spec: The raw update, from the model's segments.
+        protection: The plan's public numbers.
+
+    Raises:
+        IllegalChain: If the transforms do not fit together.
+    """
+    steps: list[Transform] = []
+    if protection.unit is Unit.SITE and protection.clip_norm is not None:
+        parts = [(spec.dim - protection.control_dim, protection.clip_norm)]
+        if protection.control_dim:
+            parts.append((protection.control_dim, protection.control_clip_norm or protection.clip_norm))
+        clip = Clip(tuple(parts))
+        steps.append(clip)
+        if protection.placement == "site":
+            steps.append(SiteNoise(protection.multiplier, clip.bound))
+    if protection.unit is not Unit.NONE and protection.placement == "server":
+        steps.append(ServerNoise(protection.multiplier, protection.sum_sensitivity))
+    chain = Chain(tuple(steps))
+    chain.contract(learner_spec(spec, protection))
+    return chain

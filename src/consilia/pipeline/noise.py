@@ -1,0 +1,92 @@
+"""Continuous Gaussian noise, at the site or at the server: one mechanism, two placements."""
+
+from dataclasses import dataclass
+
+from consilia.core.errors import IllegalChain
+from consilia.core.randomness import SecretRng
+from consilia.core.spec import Adjacency, Unit, UpdateSpec
+from consilia.dp.event import Event
+from consilia.dp.mechanism import GaussianMechanism
+from consilia.pipeline.transform import Array, SumContext
+
+
+def _needs_bound(spec: UpdateSpec) -> float:
+    if spec.noised:
+        raise IllegalChain.of("noise", needs="an update without noise yet", got="a noised update",
+                              hint="Draw the noise once: at the site or at the server")  # fmt: skip
+    if spec.l2_bound is None:
+        raise IllegalChain.of("noise", needs="an update of bounded sensitivity", got="no bound",
+                              hint="Clip before the noise")  # fmt: skip
+    return spec.l2_bound
+
+
+def adjacency_of(unit: Unit) -> Adjacency:
+    """Return the neighbouring relation a bound per this unit is stated for."""
+    return Adjacency.ZERO_OUT if unit is Unit.SITE else Adjacency.ADD_REMOVE
+
+
+@dataclass(frozen=True)
+class SiteNoise:
+    """Each site adds noise of standard deviation multiplier x sensitivity to its own vector.
+
+    Guarantees:
+        The site's release alone is a Gaussian mechanism of this multiplier for the site's unit, against everyone who sees
+        it, the coordinator included.
+    """
+
+    multiplier: float
+    sensitivity: float
+
+    def contract(self, spec: UpdateSpec) -> UpdateSpec:
+        """Need a bound no larger than the sensitivity the noise was scaled for; drop the bounds."""
+        bound = _needs_bound(spec)
+        if bound > self.sensitivity * (1 + 1e-12):
+            raise IllegalChain.of("site noise", needs=f"a sensitivity of at most {self.sensitivity:g}", got=f"{bound:g}",
+                                  hint="Scale the noise for the clip's own bound")  # fmt: skip
+        return spec.with_(noised=True, l2_bound=None, range_linf=None)
+
+    def event(self, spec: UpdateSpec) -> Event | None:
+        """One Gaussian release a round."""
+        return Event(self.multiplier, adjacency=adjacency_of(spec.unit))
+
+    def encode(self, vector: Array, rng: SecretRng) -> Array:
+        """Return the noised vector, shape (d,)."""
+        return GaussianMechanism(self.multiplier, self.sensitivity).release(vector, rng)
+
+    def decode(self, total: Array, context: SumContext) -> Array:
+        """Nothing to undo."""
+        return total
+
+
+@dataclass(frozen=True)
+class ServerNoise:
+    """The server adds noise once, to the weighted sum.
+
+    Args:
+        multiplier: z.
+        sum_sensitivity: How far one unit can move the weighted sum: max over sites of weight x the site's bound.
+
+    Guarantees:
+        The noised sum is a Gaussian mechanism of this multiplier against everyone who sees only what the server publishes.
+        Against the server itself nothing is bounded.
+    """
+
+    multiplier: float
+    sum_sensitivity: float
+
+    def contract(self, spec: UpdateSpec) -> UpdateSpec:
+        """Need bounded vectors; the sum is noised after decoding, so the bounds are dropped from there on."""
+        _needs_bound(spec)
+        return spec.with_(noised=True, l2_bound=None, range_linf=None)
+
+    def event(self, spec: UpdateSpec) -> Event | None:
+        """One Gaussian release of the sum a round."""
+        return Event(self.multiplier, adjacency=adjacency_of(spec.unit))
+
+    def encode(self, vector: Array, rng: SecretRng) -> Array:
+        """The site sends its bounded vector as it is."""
+        return vector
+
+    def decode(self, total: Array, context: SumContext) -> Array:
+        """Return the noised sum, shape (d,)."""
+        return GaussianMechanism(self.multiplier, self.sum_sensitivity).release(total, context.rng)
