@@ -68,7 +68,7 @@ def decode(frame: bytes, *, who: str) -> Release | ProtocolMessage:
     if version != VERSION:
         raise _malformed(who, f"wire version {version}")
     try:
-        header = json.loads(frame[_PREFIX.size : _PREFIX.size + size])
+        header = json.loads(frame[_PREFIX.size : _PREFIX.size + size], parse_constant=_refuse)
         payload = bytes(frame[_PREFIX.size + size :])
         if kind == _RELEASE:
             return Release(payload, _text(header["site"]), _count(header["round"]), _text(header["plan"]),
@@ -88,6 +88,10 @@ def _malformed(who: str, got: str) -> ProtocolError:
         got=got,
         hint="Both ends must run compatible versions",
     )
+
+
+def _refuse(constant: str) -> float:
+    raise ValueError(f"{constant} is no JSON number")
 
 
 def _text(value: object) -> str:

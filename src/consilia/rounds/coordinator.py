@@ -1,0 +1,217 @@
+"""The coordinator: asks a cohort, adds what comes, steps the model, writes the round down, goes on."""
+
+import math
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from consilia.aggregate.admission import Gate
+from consilia.aggregate.optimizer import ServerOptimizer
+from consilia.aggregate.rule import WeightedMean
+from consilia.core.canonical import Json, digest_bytes
+from consilia.core.update import Vector
+from consilia.core.wire import pack_vector
+from consilia.pipeline.chain import Chain
+from consilia.pipeline.transform import SumContext
+from consilia.plan.run_plan import RunPlan
+from consilia.rounds import geometry
+from consilia.rounds.entropy import Entropy
+from consilia.rounds.exchange import Traffic, ask
+from consilia.rounds.ports import Clock, Transport
+from consilia.rounds.records import RoundRecord
+from consilia.rounds.selection import keep, result_model
+from consilia.rounds.spending import Spending
+from consilia.rounds.state import TrainingState, to_bytes
+from consilia.store.crash import crash_point
+
+
+class RoundLog(Protocol):
+    """Where decided rounds are written down, durably: model, record and charges in one transaction."""
+
+    def commit_round(
+        self, round: int, *, state: bytes, record: dict[str, Json], charges: list[Json]  # noqa: A002
+    ) -> None:
+        """Write one round down."""
+        ...
+
+
+OnRound = Callable[[dict[str, Json]], None]
+
+
+class Coordinator:
+    """Runs the rounds of one checked plan.
+
+    Args:
+        plan: The checked plan.
+        run: Id of the run.
+        state: Where to begin: round 0 of a new run, or the last round of the journal.
+        chain: The pipeline, built from the plan's public numbers.
+        transport: Moves bytes to and from sites.
+        log: The journal.
+        entropy: Source of secret randomness (noise at the server).
+        clock: Monotonic seconds.
+    """
+
+    def __init__(
+        self, plan: RunPlan, *, run: str, state: TrainingState, chain: Chain, transport: Transport, log: RoundLog,
+        entropy: Entropy, clock: Clock,
+    ) -> None:  # fmt: skip
+        self._plan = plan
+        self._config = plan.plan
+        self._run = run
+        self.state = state
+        self._chain = chain
+        self._transport = transport
+        self._log = log
+        self._entropy = entropy
+        self._clock = clock
+        self._weights = {terms.name: terms.weight for terms in plan.sites}
+        self._names = [terms.name for terms in plan.sites]
+        self._limits = {terms.name: terms.participations for terms in plan.sites}
+        self._spending = Spending(plan)
+        self._charged = any(charge.round_event is not None for charge in plan.charges.values())
+        training = self._config.training
+        self._optimizer = ServerOptimizer(
+            training.server_optimizer, training.server_learning_rate, training.server_momentum, training.server_beta2,
+            training.server_tau,
+        )  # fmt: skip
+
+    def train(self, on_round: OnRound | None = None) -> TrainingState:
+        """Run the rounds that are left; each is durable before the next begins."""
+        state = self.state
+        while state.stopped is None and state.round < len(self._plan.schedule):
+            started = self._clock()
+            record = self._round(state.round + 1)
+            record.seconds = self._clock() - started
+            state.seconds += record.seconds
+            crash_point("coordinator.before_commit")
+            self._log.commit_round(record.round, state=to_bytes(state), record=record.to_json(), charges=self._charges(record))
+            crash_point("coordinator.after_commit")
+            if on_round is not None:
+                on_round(record.to_json())
+        return state
+
+    def evaluate_result(self) -> tuple[Vector, RoundRecord]:
+        """Return the model that the plan keeps, scored once more where the plan lets metrics leave."""
+        state = self.state
+        model = result_model(self._config.training.keep, state)
+        record = RoundRecord(len(self._plan.schedule) + 1)
+        self._evaluate(model, record)
+        return model, record
+
+    def _round(self, number: int) -> RoundRecord:
+        state = self.state
+        asked = self._plan.schedule[number - 1]
+        record = RoundRecord(number, asked=sorted(asked), epsilon_budget=self._plan.epsilon)
+        payload = self._payload(state.model)
+        gate = Gate(number, self._plan.digest, digest_bytes(payload), frozenset(asked), self._update_dim)
+        traffic = ask(
+            self._transport, gate, kind="train", body=self._body(), counted=state.counted, payload=payload,
+            timeout=self._config.aggregation.deadline_seconds,
+        )  # fmt: skip
+        crash_point("coordinator.after_collect")
+        self._count(traffic, record)
+        self._book(gate, asked)
+        record.answered, record.dropped = sorted(gate.admitted), dict(sorted(gate.dropped.items()))
+        needed = quorum(self._config.aggregation.quorum, len(asked))
+        if len(gate.admitted) < needed:
+            record.status = "skipped"
+            record.reason = f"{len(gate.admitted)} of {len(asked)} answers; quorum {needed}"
+        else:
+            self._step(gate, record)
+        state.round = number
+        record.epsilon_spent = self._spending.epsilon(state.charges, state.evaluations)
+        if record.status == "counted" and number % self._config.evaluation.every == 0:
+            self._evaluate(state.model, record)
+            keep(state, record, self._config.training.patience)
+            record.epsilon_spent = self._spending.epsilon(state.charges, state.evaluations)
+        return record
+
+    @property
+    def _update_dim(self) -> int:
+        return self._plan.spec.dim
+
+    def _payload(self, model: Vector) -> bytes:
+        control = self.state.control
+        return pack_vector(model) if control is None else pack_vector(np.concatenate([model, control]))
+
+    def _body(self) -> dict[str, Json]:
+        return {"plan": self._plan.digest, "run": self._run}
+
+    def _count(self, traffic: Traffic, record: RoundRecord) -> None:
+        record.bytes_up += traffic.up
+        record.bytes_down += traffic.down
+        self.state.bytes_up += traffic.up
+        self.state.bytes_down += traffic.down
+
+    def _book(self, gate: Gate, asked: tuple[str, ...]) -> None:
+        # Asked counts as charged: the answer may have been computed and lost. A site that recomputed says so itself.
+        if not self._charged:
+            return
+        for site in asked:
+            told = gate.metrics.get(site, {}).get("charges")
+            limit = self._limits[site]
+            claimed = told if isinstance(told, int) and 0 <= told <= limit else 0
+            self.state.charges[site] = min(limit, max(self.state.charges.get(site, 0) + 1, claimed))
+
+    def _step(self, gate: Gate, record: RoundRecord) -> None:
+        state, names = self.state, sorted(gate.admitted)
+        rule = WeightedMean(self._denominator(record.asked))
+        total = rule.zero(self._update_dim)
+        for site in names:  # in order of name: the sum does not depend on who answered first
+            rule.add(total, gate.admitted[site], self._weights[site])
+        summed = self._chain.decode(total.total, SumContext(self._entropy.stream("server", gate.round)))
+        aggregate = rule.finish(total, summed)
+        dim = state.model.size
+        moved, moments = self._optimizer.step(state.model, aggregate[:dim], state.moments)
+        if not np.isfinite(moved).all():
+            record.status, record.reason = "skipped", "the step was not finite; the last good model stays"
+            return
+        state.model, state.moments = moved, moments
+        state.counted.update(dict.fromkeys(names, gate.round))
+        if state.control is not None:
+            share = len(names) / len(self._names)
+            state.control = (state.control + share * aggregate[dim:]).astype(np.float32)
+        if self._config.training.keep == "tail-average" and gate.round > len(self._plan.schedule) // 2:
+            state.tail = state.model.astype(np.float64) + (0.0 if state.tail is None else state.tail)
+            state.tail_count += 1
+        record.aggregate_norm = float(np.linalg.norm(aggregate))
+        if self._config.privacy.unit == "none" or self._config.privacy.noise == "site":
+            # Each vector carries its own noise already (or nothing is protected): its norm costs nothing more.
+            record.update_norms = geometry.norms(gate.admitted)
+            record.cosine = geometry.cosines(gate.admitted, record.update_norms)
+        losses = [(self._weights[s], gate.metrics[s].get("loss")) for s in names]
+        known = [(w, float(v)) for w, v in losses if isinstance(v, int | float) and math.isfinite(v)]
+        if known:
+            record.train_loss = sum(w * v for w, v in known) / sum(w for w, _ in known)
+
+    def _denominator(self, asked: list[str]) -> float | None:
+        privacy = self._config.privacy
+        if privacy.unit == "none" or (privacy.unit == "record" and privacy.noise == "site"):
+            return None  # nothing is scaled for the sum: dividing by what arrived is post-processing
+        return sum(self._weights[site] for site in asked)
+
+    def _evaluate(self, model: Vector, record: RoundRecord) -> None:
+        if self._config.evaluation.metrics == "hidden":
+            record.per_site = dict.fromkeys(self._names, "hidden")
+            return
+        payload = self._payload(model)
+        gate = Gate(record.round, self._plan.digest, digest_bytes(payload), frozenset(self._names), 0)
+        traffic = ask(
+            self._transport, gate, kind="evaluate", body=self._body(), counted=self.state.counted, payload=payload,
+            timeout=self._config.aggregation.deadline_seconds,
+        )  # fmt: skip
+        self._count(traffic, record)
+        self.state.evaluations += 1
+        record.add_scores(gate.metrics, self._names)
+
+    def _charges(self, record: RoundRecord) -> list[Json]:
+        if not self._charged:
+            return []
+        return [{"site": site, "charges": self.state.charges.get(site, 0)} for site in record.asked]
+
+
+def quorum(share: float, asked: int) -> int:
+    """Return how many of the asked must answer: a share of them when at most 1 (rounded up), else a number."""
+    return max(1, math.ceil(share * asked - 1e-9)) if share <= 1 else math.ceil(share)

@@ -1,0 +1,31 @@
+"""Which model is the result: the last, the best by public or charged metrics, or the mean of the second half."""
+
+import numpy as np
+
+from consilia.core.update import Vector
+from consilia.rounds.records import RoundRecord
+from consilia.rounds.state import TrainingState
+
+
+def keep(state: TrainingState, record: RoundRecord, patience: int | None) -> None:
+    """Note the best model so far, and stop after `patience` evaluations without a better one.
+
+    Only a strictly higher accuracy counts as better, so ties keep the earlier model.
+    """
+    if record.accuracy is None:
+        return
+    if state.best_score is None or record.accuracy > state.best_score:
+        state.best, state.best_score, state.best_round, state.stale = state.model, record.accuracy, record.round, 0
+        return
+    state.stale += 1
+    if patience is not None and state.stale >= patience:
+        state.stopped = f"no better model in {patience} evaluations; best was round {state.best_round}"
+
+
+def result_model(rule: str, state: TrainingState) -> Vector:
+    """Return the model the plan asks for, shape (d,); the last one where its kind never came to be."""
+    if rule == "best" and state.best is not None:
+        return state.best
+    if rule == "tail-average" and state.tail is not None and state.tail_count:
+        return (state.tail / state.tail_count).astype(np.float32)
+    return state.model

@@ -1,0 +1,209 @@
+"""One site: takes tasks as bytes, books before it computes, seals before it sends.
+
+The order is the guarantee: reserve in the site's ledger, train, encode, store the sealed release together with its commit, and
+only then hand the bytes over. A kill between any two steps leaves the ledger at or above what was released.
+"""
+
+import logging
+
+import numpy as np
+import safetensors.numpy
+
+from consilia.core.canonical import Json, digest_bytes
+from consilia.core.errors import ConsiliaError, ProtocolError
+from consilia.core.randomness import SecretRng
+from consilia.core.update import ProtocolMessage, Release, Update, Vector
+from consilia.core.wire import decode, encode, pack_vector, unpack_vector
+from consilia.dp.event import Event
+from consilia.dp.ledger import Allotment
+from consilia.dp.mechanism import GaussianMechanism
+from consilia.pipeline.chain import Chain
+from consilia.plan.run_plan import SiteHalf
+from consilia.rounds.entropy import Entropy
+from consilia.rounds.ports import Learner, LocalState
+from consilia.store.crash import crash_point
+from consilia.store.ledger_store import SiteStore
+
+_log = logging.getLogger("consilia.site")
+
+
+class Site:
+    """A site in one run.
+
+    Args:
+        half: The site's half of the checked plan.
+        run: Id of the run.
+        learner: The site's rows and installed code.
+        chain: The pipeline, built from the plan's public numbers.
+        payload_dim: Length of the vector the coordinator sends (the model, and the control variate with SCAFFOLD).
+        store: The site's ledger and sealed releases; None where nothing is charged and no state is kept.
+        entropy: Source of secret randomness.
+        fingerprint: Digest of the site's rows; recorded in its ledger, never sent.
+    """
+
+    def __init__(
+        self, half: SiteHalf, *, run: str, learner: Learner, chain: Chain, payload_dim: int, store: SiteStore | None,
+        entropy: Entropy, fingerprint: str,
+    ) -> None:  # fmt: skip
+        self.name = half.terms.name
+        self._half = half
+        self._run = run
+        self._learner = learner
+        self._chain = chain
+        self._dim = payload_dim
+        self._store = store
+        self._entropy = entropy
+        self._fingerprint = fingerprint
+
+    def open(self) -> None:
+        """Admit the run to the site's ledger before anything starts.
+
+        Raises:
+            BudgetExceeded: If the population's budget does not cover the run's whole schedule.
+        """
+        charge, terms = self._half.charge, self._half.terms
+        if self._store is None or charge.round_event is None:
+            return
+        events = [(charge.round_event, terms.participations)]
+        if charge.evaluation_event is not None and charge.evaluations:
+            events.append((charge.evaluation_event, charge.evaluations))
+        bounds = [value for value in charge.epsilon.values() if value is not None]
+        self._store.allot(
+            Allotment(self._run, self._half.population, tuple(events), max(bounds), self._half.plan.privacy.delta or 0.0),
+            fingerprint=self._fingerprint, limit=self._half.plan.ledger.max_epsilon,
+        )  # fmt: skip
+
+    def close(self, status: str) -> str | None:
+        """Note the run's end in the ledger and return the chain's head; nothing is refunded."""
+        if self._store is None or self._half.charge.round_event is None:
+            return None
+        self._store.close_run(self._run, status)
+        return self._store.head(self._half.population)
+
+    def handle(self, frame: bytes) -> bytes:
+        """Answer one task. Never raises for what a message or the rows cause: of a fault only its class leaves the site."""
+        number = 0
+        try:
+            task = decode(frame, who=f"site {self.name}")
+            if not isinstance(task, ProtocolMessage):
+                raise ProtocolError.of(f"site {self.name}", needs="a task", got="a release", hint="Send tasks to sites")
+            number = task.round
+            self._agree(task)
+            if task.kind == "train":
+                return self._train(task)
+            return self._evaluate(task)
+        except ConsiliaError as error:
+            _log.warning("site %s refused round %d: %s", self.name, number, error)
+            return self._answer("refused", number, error)
+        except Exception as error:  # a bad row or a full disk costs this site its turn, not the round
+            _log.exception("site %s failed in round %d", self.name, number)
+            return self._answer("failed", number, error)
+
+    def _answer(self, kind: str, number: int, error: Exception) -> bytes:
+        return encode(ProtocolMessage(kind, self.name, number, {"error": type(error).__name__}))
+
+    def _agree(self, task: ProtocolMessage) -> None:
+        for key, mine in (("plan", self._half.digest), ("run", self._run)):
+            if task.body.get(key) != mine:
+                raise ProtocolError.of(f"site {self.name}", needs=f"a task of {key} {mine[:12]}", got=str(task.body.get(key))[:12],
+                                       hint="Both ends must have checked the same plan")  # fmt: skip
+        if task.site != self.name or task.kind not in ("train", "evaluate"):
+            raise ProtocolError.of(f"site {self.name}", needs="a train or evaluate task of its own", got=f"{task.kind} for {task.site}",
+                                   hint="Ask each site by its name")  # fmt: skip
+
+    def _train(self, task: ProtocolMessage) -> bytes:
+        model_digest = digest_bytes(task.payload)
+        sealed = self._sealed(task.round, "update", model_digest)
+        if sealed is not None:
+            return sealed
+        payload = self._payload(task)
+        local = self._local(task)
+        event = self._half.charge.round_event
+        hold = None
+        crash_point("site.before_reserve")
+        if self._store is not None and event is not None:
+            hold = self._store.reserve(self._run, task.round, "update", event, reuse_open=self._entropy.reproducible)
+        crash_point("site.after_reserve")
+        secret = self._entropy.stream("train", self.name, task.round)
+        trained = self._learner.train(payload, local, task.round, secret)
+        update = Update(trained.vector, self._half.terms.weight)
+        metrics: dict[str, Json] = {}
+        if event is None and trained.loss is not None:
+            metrics["loss"] = trained.loss if np.isfinite(trained.loss) else None
+        if hold is not None and self._store is not None:
+            metrics["charges"] = hold.number
+        release = self._seal(update, task, model_digest, secret, metrics)
+        crash_point("site.before_commit")
+        if self._store is not None:
+            state = safetensors.numpy.save(dict(trained.local_state)) if trained.local_state else None
+            if hold is not None:
+                self._store.commit(hold, release=release, model_digest=model_digest, local_state=state)
+            elif state is not None:
+                self._store.seal_free(self._run, task.round, release=release, model_digest=model_digest, local_state=state)
+        crash_point("site.after_commit")
+        return release
+
+    def _seal(
+        self, update: Update, task: ProtocolMessage, model_digest: str, secret: SecretRng, metrics: dict[str, Json]
+    ) -> bytes:
+        vector = self._chain.encode(update.vector, secret)
+        return encode(Release(pack_vector(vector), self.name, task.round, self._half.digest, model_digest, metrics))
+
+    def _evaluate(self, task: ProtocolMessage) -> bytes:
+        mode = self._half.plan.evaluation.metrics
+        if mode == "hidden":
+            raise ProtocolError.of(f"site {self.name}", needs="a plan that lets metrics leave", got='evaluation.metrics = "hidden"',
+                                   hint="Declare held-out rows public, or charge for their metrics")  # fmt: skip
+        model_digest = digest_bytes(task.payload)
+        event = self._half.charge.evaluation_event
+        sealed = self._sealed(task.round, "evaluation", model_digest) if event is not None else None
+        if sealed is not None:
+            return sealed
+        hold = None
+        if event is not None and self._store is not None:
+            hold = self._store.reserve(self._run, task.round, "evaluation", event, reuse_open=self._entropy.reproducible)
+        score = self._learner.evaluate(self._payload(task), self._local(task))
+        if event is None:
+            loss = score.loss_sum / score.rows if score.rows else None
+            metrics: dict[str, Json] = {
+                "n": score.rows,
+                "accuracy": score.correct / score.rows if score.rows else None,
+                "loss": loss if loss is not None and np.isfinite(loss) else None,
+            }
+        else:
+            metrics = self._noisy_score(event, score.correct, score.rows, task.round)
+        release = encode(Release(b"", self.name, task.round, self._half.digest, model_digest, metrics))
+        if hold is not None and self._store is not None:
+            self._store.commit(hold, release=release, model_digest=model_digest, local_state=None)
+        return release
+
+    def _noisy_score(self, event: Event, correct: int, rows: int, number: int) -> dict[str, Json]:
+        # One held-out row changes exactly one of (right, wrong) by 1, so the pair has l2 sensitivity 1.
+        rng = self._entropy.stream("evaluate", self.name, number)
+        right, wrong = GaussianMechanism(event.noise_multiplier, 1.0).release(np.array([correct, rows - correct], float), rng)
+        right, wrong = max(0.0, float(right)), max(0.0, float(wrong))
+        total = right + wrong
+        return {"n": round(total), "accuracy": right / total if total > 0 else None, "loss": None}
+
+    def _sealed(self, number: int, purpose: str, model_digest: str) -> bytes | None:
+        sealed = self._store.sealed(self._run, number, purpose) if self._store is not None else None
+        if sealed is None:
+            return None
+        if sealed.model_digest != model_digest:
+            raise ProtocolError.of(f"site {self.name}", needs=f"the model it answered in round {number}", got="another model",
+                                   hint="A round has one model; start a new run for another")  # fmt: skip
+        return sealed.release
+
+    def _payload(self, task: ProtocolMessage) -> Vector:
+        vector = unpack_vector(task.payload, self._dim, who=f"site {self.name}")
+        if not np.isfinite(vector).all():
+            raise ProtocolError.of(f"site {self.name}", needs="a finite model", got="NaN or infinite values",
+                                   hint="Lower the rates")  # fmt: skip
+        return vector
+
+    def _local(self, task: ProtocolMessage) -> LocalState | None:
+        counted = task.body.get("counted")
+        if self._store is None or not isinstance(counted, int) or counted < 1:
+            return None
+        state = self._store.local_state(self._run, counted)
+        return None if state is None else safetensors.numpy.load(state)

@@ -1,0 +1,88 @@
+"""The coordinator's state between rounds, and its bytes in the journal."""
+
+import json
+from dataclasses import dataclass, field
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+from numpy.typing import NDArray
+
+from consilia.core.errors import StoreError
+from consilia.core.update import Vector
+
+
+@dataclass
+class TrainingState:
+    """All that the next round needs.
+
+    Attributes:
+        model: Global model, shape (d,).
+        control: SCAFFOLD's global control variate, shape (d,), or None.
+        moments: The server optimizer's state.
+        round: Last round decided (counted or skipped).
+        counted: site -> last round in which its answer counted.
+        charges: site -> rounds in which it may have charged its ledger.
+        evaluations: Charged evaluations asked for.
+        tail: Sum of the models of the second half, shape (d,), and their number.
+        best: Best model so far with its score and round, where metrics allow it.
+        stale: Evaluations since the best.
+        bytes_up, bytes_down, seconds: Totals.
+        stopped: Why training ended before the last round, or None.
+    """
+
+    model: Vector
+    control: Vector | None = None
+    moments: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+    round: int = 0
+    counted: dict[str, int] = field(default_factory=dict)
+    charges: dict[str, int] = field(default_factory=dict)
+    evaluations: int = 0
+    tail: NDArray[np.float64] | None = None
+    tail_count: int = 0
+    best: Vector | None = None
+    best_score: float | None = None
+    best_round: int = 0
+    stale: int = 0
+    bytes_up: int = 0
+    bytes_down: int = 0
+    seconds: float = 0.0
+    stopped: str | None = None
+
+
+_PLAIN = (
+    "round", "counted", "charges", "evaluations", "tail_count", "best_score", "best_round", "stale", "bytes_up",
+    "bytes_down", "seconds", "stopped",
+)  # fmt: skip
+
+
+def to_bytes(state: TrainingState) -> bytes:
+    """Serialise with safetensors; plain values ride in its metadata."""
+    tensors: dict[str, NDArray[np.floating]] = {"model": state.model}
+    tensors |= {f"moment.{name}": value for name, value in state.moments.items()}
+    for name in ("control", "tail", "best"):
+        value = getattr(state, name)
+        if value is not None:
+            tensors[name] = value
+    plain = {name: getattr(state, name) for name in _PLAIN}
+    return bytes(safetensors.numpy.save(tensors, metadata={"state": json.dumps(plain, sort_keys=True)}))
+
+
+def from_bytes(data: bytes) -> TrainingState:
+    """Read back what `to_bytes` wrote.
+
+    Raises:
+        StoreError: If the bytes are not such a state.
+    """
+    try:
+        tensors = safetensors.numpy.load(data)
+        size = int.from_bytes(data[:8], "little")
+        plain = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["state"])
+        moments = {key.removeprefix("moment."): tensors[key] for key in tensors if key.startswith("moment.")}
+        return TrainingState(
+            model=tensors["model"], control=tensors.get("control"), moments=moments, tail=tensors.get("tail"),
+            best=tensors.get("best"), **{name: plain[name] for name in _PLAIN},
+        )  # fmt: skip
+    except (KeyError, ValueError, TypeError, safetensors.SafetensorError) as error:
+        raise StoreError.of("the journal", needs="the state of the last round", got=f"bytes that are none ({type(error).__name__})",
+                            hint="Restore the run's folder from a copy") from None  # fmt: skip
