@@ -1,0 +1,50 @@
+"""Any other model: every example's gradient is formed, a few examples at a time."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.func import functional_call, grad, vmap
+from torch.nn import functional as F  # noqa: N812  (the name torch documents)
+
+from consilia.learning.flat import FlatModel
+from consilia.learning.persample.engine import ClippedSum, clip_factors
+
+_ELEMENTS_AT_ONCE = 1 << 23  # gradient coordinates held at a time: 32 MiB in float32
+
+
+@dataclass(frozen=True)
+class Fallback:
+    """Exact for every module that torch.func can trace and that treats each example alone."""
+
+    model: FlatModel
+
+    def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> ClippedSum:
+        """Write the sum of clipped gradients to `model.grad`."""
+        self.model.grad.zero_()
+        values = {name: p.detach() for name, p in self.model.parameters.items()}
+        chunk = max(1, _ELEMENTS_AT_ONCE // len(self.model.grad))
+        each = vmap(grad(self._loss), in_dims=(None, 0, 0), randomness="different")
+        norms = [features.new_empty(0)]
+        rejected = 0
+        for x, y in zip(torch.split(features, chunk), torch.split(labels, chunk), strict=True):
+            if len(y) == 0:
+                continue
+            gradients = {name: g.flatten(1) for name, g in each(values, x, y).items()}
+            parts = [torch.linalg.vector_norm(g, dim=1) for g in gradients.values()]
+            norm = torch.linalg.vector_norm(torch.stack(parts), dim=0)
+            fit = torch.isfinite(norm)
+            rejected += int(len(norm) - fit.sum())
+            factors = torch.where(fit, clip_factors(norm, clip_norm), 0)
+            for name, g in gradients.items():
+                if rejected:  # zero times NaN would be NaN
+                    g[~fit] = 0
+                into = self.model.parameters[name].grad
+                assert into is not None  # noqa: S101  (FlatModel gave every parameter its view)
+                into += (factors @ g).view_as(into)
+            norms.append(norm)
+        return ClippedSum(self.model.grad, torch.cat(norms), rejected)
+
+    def _loss(self, values: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+        logits = functional_call(self.model.module, values, (x[None],))
+        return F.cross_entropy(logits, y[None])
