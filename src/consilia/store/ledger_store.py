@@ -1,0 +1,345 @@
+"""A site's ledger on disk: reserve, seal and commit, then send.
+
+Guarantees:
+    A charge is on disk before anything that depends on data may be computed for it, and counts as spent
+    whether or not it is ever committed. A sealed release and its commit are one transaction. What is allotted
+    counts as spent from the moment a run is admitted, over all runs of a population, in whatever order
+    processes race: every decision is taken under the database's write lock, on the chain as it then stands.
+    So a kill at any moment never under-counts.
+    Not covered: a disk that is rolled back as a whole. Compare with a head kept elsewhere (`verify`).
+"""
+
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self, cast
+
+from sqlalchemy import Connection
+
+from consilia.core.canonical import Json, digest_bytes
+from consilia.core.errors import StoreError
+from consilia.dp import chain, ledger
+from consilia.dp.chain import Entry, Kind
+from consilia.dp.event import Event
+from consilia.dp.ledger import Allotment
+from consilia.store import kept
+from consilia.store.chains import Chains
+from consilia.store.crash import crash_point
+from consilia.store.engine import open_engine, reading, writing
+from consilia.store.kept import Sealed
+from consilia.store.tables import SITE_VERSION, site_header, site_metadata
+
+Purpose = Literal["update", "evaluation"]
+
+
+@dataclass(frozen=True)
+class Hold:
+    """A charge that is on disk: permission to compute one release.
+
+    Attributes:
+        population: Whose chain it is in.
+        run: Name of the run.
+        round: Number of the round, from 1.
+        purpose: What the release is for.
+        event: The mechanism that was charged.
+        index: Place of the reserve entry in the chain.
+        head: Hash of the chain's last entry when the hold was taken.
+        reused: True for an open hold of an earlier process, taken up again without a new charge.
+    """
+
+    population: str
+    run: str
+    round: int
+    purpose: Purpose
+    event: Event
+    index: int
+    head: str
+    reused: bool
+
+
+class SiteStore:
+    """One site's ledger: all its populations and runs, in one file that several processes may share."""
+
+    def __init__(self, path: Path, site: str) -> None:
+        self.path = path
+        self.site = site
+        self._who = f"the ledger of site {site!r} ({path})"
+        self._engine = open_engine(
+            path, who=self._who, metadata=site_metadata, header=site_header, kind="site",
+            version=SITE_VERSION, name=site,
+        )  # fmt: skip
+        self._chains = Chains(self._who)
+        self._fingerprints: dict[str, str] = {}
+        self._lock = threading.RLock()  # the fold is shared by this process's threads
+
+    @classmethod
+    def open(cls, path: Path, site: str) -> Self:
+        """Open the site's file, and create it where there is none.
+
+        Raises:
+            StoreError: If the file cannot be used; nothing in it was changed.
+        """
+        return cls(path, site)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._engine.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def allot(self, allotment: Allotment, *, fingerprint: str, limit: float | None) -> str:
+        """Admit a run, or find it admitted already with the same allotment; return the chain's head.
+
+        Args:
+            allotment: The most the run may charge; counts as spent from now on.
+            fingerprint: Of the data, recorded with each of the run's charges.
+            limit: The steward's epsilon for the population over all runs; None where there is none.
+
+        Raises:
+            BudgetExceeded: If it does not fit; nothing was written.
+            StoreError: If the ledger cannot be read, trusted or written.
+        """
+        with self._lock, writing(self._engine, self._who, "ledger.allot") as connection:
+            known = self._chains.population(connection, allotment.run)
+            if known is not None and known != allotment.population:
+                raise StoreError.of(
+                    self._who, needs=f"run {allotment.run!r} to keep its population {known!r}",
+                    got=repr(allotment.population), hint="Give the changed plan a new run",
+                )  # fmt: skip
+            standing = self._chains.refresh(connection, allotment.population)
+            ledger.admit([run.allotment for run in standing.runs.values()], allotment, limit)
+            head = standing.head
+            if allotment.run not in standing.runs:
+                body: dict[str, Json] = {
+                    "allotment": allotment.to_json(),
+                    "fingerprint": fingerprint,
+                    "limit": limit,
+                }
+                head = self._chains.append(connection, standing.next(Kind.ALLOT, allotment.run, 0, body))
+        self._fingerprints[allotment.run] = fingerprint
+        return head
+
+    def reserve(self, run: str, round: int, purpose: Purpose, event: Event, *, reuse_open: bool) -> Hold:
+        """Charge one release before it is computed. The charge is on disk when this returns.
+
+        Args:
+            run: Name of the run, admitted before.
+            round: Number of the round.
+            purpose: What the release is for.
+            event: The mechanism about to run.
+            reuse_open: Reproducible mode only, where computing again gives the same bytes: take up the open
+                hold of a killed process. With fresh noise a second computation is charged again.
+
+        Raises:
+            BudgetExceeded: If the run's allotment does not hold this event any more; nothing was charged.
+            StoreError: If the run is unknown or closed, or the ledger cannot be read, trusted or written.
+        """
+        with self._lock, writing(self._engine, self._who, "ledger.reserve") as connection:
+            standing, state = self._chains.running(connection, run)
+            if reuse_open and (entry := state.open_hold(round, purpose, event)) is not None:
+                head = standing.head
+                return Hold(standing.population, run, round, purpose, event, entry.index, head, reused=True)
+            ledger.admit_charge(state.allotment, state.charged, event)
+            fingerprint = self._fingerprints.get(run, state.fingerprint)
+            body: dict[str, Json] = {"purpose": purpose, "event": event.to_json(), "fingerprint": fingerprint}
+            entry = standing.next(Kind.RESERVE, run, round, body)
+            head = self._chains.append(connection, entry)
+        return Hold(standing.population, run, round, purpose, event, entry.index, head, reused=False)
+
+    def commit(
+        self,
+        hold: Hold,
+        *,
+        release: bytes,
+        model_digest: str,
+        local_state: bytes | None,
+        counted: int | None = None,
+    ) -> str:
+        """Seal a release and commit its charge in one transaction, before its first byte is sent.
+
+        Args:
+            hold: The charge it was computed under.
+            release: The bytes to send; found again by `sealed`.
+            model_digest: The global model it started from.
+            local_state: What the site keeps for later rounds, pending until the round counts; None: nothing.
+            counted: The last round that counted for this site: its state is kept beside the new one and those
+                of rounds that did not count are dropped. The round before when absent.
+
+        Returns:
+            The chain's head.
+
+        Raises:
+            StoreError: If the hold is not open, or the ledger cannot be read, trusted or written.
+        """
+        release_digest = digest_bytes(release)
+        with self._lock, writing(self._engine, self._who, "ledger.commit") as connection:
+            standing, state = self._chains.running(connection, hold.run)
+            held = state.open.get(hold.index)
+            if held is None:
+                raise StoreError.of(
+                    self._who, needs=f"an open hold at entry {hold.index}", got="another",
+                    hint="Send the sealed release again, or reserve anew",
+                )  # fmt: skip
+            purpose = cast("Purpose", held.body["purpose"])
+            body: dict[str, Json] = {
+                "reserve": held.index,
+                "purpose": purpose,
+                "release": release_digest,
+                "model": model_digest,
+            }
+            entry = standing.next(Kind.COMMIT, held.run, held.round, body)
+            head = self._chains.append(connection, entry)
+            crash_point("ledger.commit.charged")
+            self._keep(
+                connection, held.run, purpose, held.round, release, release_digest, model_digest, entry.index,
+                local_state, counted,
+            )  # fmt: skip
+        return head
+
+    def seal_free(
+        self,
+        run: str,
+        round: int,
+        *,
+        release: bytes,
+        model_digest: str,
+        local_state: bytes | None,
+        counted: int | None = None,
+    ) -> None:
+        """Seal a release of a run that charges nothing: the same durability, no entry in the chain.
+
+        Raises:
+            StoreError: If the run has an allotment (it must reserve), or the file cannot be written.
+        """
+        with self._lock, writing(self._engine, self._who, "ledger.seal") as connection:
+            if self._chains.population(connection, run) is not None:
+                raise StoreError.of(
+                    self._who, needs=f"a charge for run {run!r}: it has an allotment", got="none",
+                    hint="Reserve, then commit",
+                )  # fmt: skip
+            self._keep(connection, run, "update", round, release, digest_bytes(release), model_digest, None,
+                       local_state, counted)  # fmt: skip
+
+    def sealed(self, run: str, round: int, purpose: Purpose = "update") -> Sealed | None:
+        """Return the release sealed for this round, byte for byte, or None.
+
+        Raises:
+            StoreError: If the bytes are not those that the chain's commit names.
+        """
+        with self._lock, reading(self._engine, self._who) as connection:
+            found = kept.get_sealed(connection, self._who, run=run, purpose=purpose, round=round)
+            if found is None:
+                return None
+            release, release_digest, position = found
+            population = self._chains.population(connection, run)
+            if population is not None or position is not None:
+                commits = self._chains.refresh(connection, population).run(run).commits if population else {}
+                entry = commits.get(purpose)
+                if entry is None or (entry.index, entry.body["release"]) != (position, release_digest):
+                    raise StoreError.of(
+                        self._who, needs=f"a commit of the sealed release of run {run!r}, round {round}",
+                        got="none in the chain", hint="Do not send it: restore the file from a copy",
+                    )  # fmt: skip
+            return release
+
+    def local_state(self, run: str, round: int) -> bytes | None:
+        """Return the newest state kept for a round <= `round`, or None.
+
+        Raises:
+            StoreError: If the bytes changed on disk.
+        """
+        with self._lock, reading(self._engine, self._who) as connection:
+            return kept.get_state(connection, self._who, run=run, round=round)
+
+    def close_run(self, run: str, status: str) -> str | None:
+        """Record that a run ended; nothing is refunded. Closed again, the first status stands.
+
+        Returns:
+            The chain's head; None for a run without an allotment, which has no entry to close.
+
+        Raises:
+            StoreError: If the ledger cannot be read, trusted or written.
+        """
+        with self._lock, writing(self._engine, self._who, "ledger.close") as connection:
+            population = self._chains.population(connection, run)
+            if population is None:
+                return None
+            standing = self._chains.refresh(connection, population)
+            if standing.run(run).closed is not None:
+                return standing.head
+            return self._chains.append(connection, standing.next(Kind.CLOSE, run, 0, {"status": status}))
+
+    def charged(self, run: str) -> list[tuple[Event, int]]:
+        """Return what a run has charged: (event, how often), open holds included."""
+        with self._lock, reading(self._engine, self._who) as connection:
+            population = self._chains.population(connection, run)
+            if population is None:
+                return []
+            standing = self._chains.refresh(connection, population)
+            return [(standing.events[name], count) for name, count in standing.run(run).charged.items()]
+
+    def populations(self) -> list[str]:
+        """Return the names of all populations in this ledger."""
+        with reading(self._engine, self._who) as connection:
+            return self._chains.populations(connection)
+
+    def allotments(self, population: str) -> list[Allotment]:
+        """Return every allotment ever admitted for a population, in order."""
+        with self._lock, reading(self._engine, self._who) as connection:
+            return [run.allotment for run in self._chains.refresh(connection, population).runs.values()]
+
+    def spent(self, population: str) -> tuple[float, float]:
+        """Return (epsilon, delta) summed over all runs admitted for a population."""
+        return ledger.spent(self.allotments(population))
+
+    def entries(self, population: str) -> list[Entry]:
+        """Return the whole chain of a population."""
+        with reading(self._engine, self._who) as connection:
+            return self._chains.read(connection, population)
+
+    def head(self, population: str) -> str:
+        """Return the hash of the chain's last entry."""
+        with self._lock, reading(self._engine, self._who) as connection:
+            return self._chains.refresh(connection, population).head
+
+    def verify(self, population: str, known: str | None = None) -> str:
+        """Check a population's whole chain from its first entry; return its head.
+
+        Args:
+            population: The steward's name for the people in the data.
+            known: A head that was kept elsewhere (the coordinator's journal, a privacy card): it must still be
+                on the chain, which finds a cut tail and a disk that was rolled back.
+
+        Raises:
+            StoreError: Naming the first entry that does not fit.
+        """
+        with reading(self._engine, self._who) as connection:
+            found = self._chains.read(connection, population)
+            head = chain.verify(found, population)
+            if known not in (None, chain.genesis(population), *(entry.hash for entry in found)):
+                raise StoreError.of(
+                    self._who, needs=f"a chain that holds the known head {str(known)[:12]}",
+                    got=f"{len(found)} entries that end in {head[:12]}",
+                    hint="Its end was cut or the disk rolled back: restore the newest copy",
+                )  # fmt: skip
+            return head
+
+    def _keep(
+        self, connection: Connection, run: str, purpose: Purpose, round: int, release: bytes,
+        release_digest: str, model_digest: str, position: int | None, local_state: bytes | None,
+        counted: int | None,
+    ) -> None:  # fmt: skip
+        kept.put_sealed(
+            connection, run=run, purpose=purpose, round=round, release=release, release_digest=release_digest,
+            model_digest=model_digest, position=position,
+        )  # fmt: skip
+        if local_state is not None:
+            counted = round - 1 if counted is None else counted
+            kept.put_state(connection, run=run, round=round, state=local_state, counted=counted)

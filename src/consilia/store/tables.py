@@ -1,0 +1,103 @@
+"""The tables of both stores, in SQL that SQLite and PostgreSQL share.
+
+The chain in `entries` is the only truth about a budget: no table repeats a sum of it, so none can disagree.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+)
+
+SITE_VERSION = 1
+JOURNAL_VERSION = 1
+
+site_metadata = MetaData()
+journal_metadata = MetaData()
+
+
+def _header(metadata: MetaData) -> Table:
+    # One row: what this file is, so that a foreign or newer file is refused before anything is written to it.
+    return Table(
+        "consilia_store",
+        metadata,
+        Column("kind", String(16), primary_key=True),
+        Column("version", Integer, nullable=False),
+        Column("name", Text, nullable=False),
+    )
+
+
+site_header = _header(site_metadata)
+journal_header = _header(journal_metadata)
+
+entries = Table(
+    "entries",
+    site_metadata,
+    Column("population", String(64), primary_key=True),
+    Column("position", BigInteger, primary_key=True, autoincrement=False),
+    Column("kind", String(16), nullable=False),
+    Column("run", Text, nullable=False),
+    Column("round", BigInteger, nullable=False),
+    Column("body", Text, nullable=False),  # canonical JSON
+    Column("previous", String(64), nullable=False),
+    Column("hash", String(64), nullable=False),
+)
+Index("entries_by_run", entries.c.run)
+
+# The newest release of a run and purpose, as it was or will be sent; `position` is its commit in the chain.
+sealed = Table(
+    "sealed",
+    site_metadata,
+    Column("run", Text, primary_key=True),
+    Column("purpose", String(16), primary_key=True),
+    Column("round", BigInteger, nullable=False),
+    Column("model_digest", String(64), nullable=False),
+    Column("release_digest", String(64), nullable=False),
+    Column("position", BigInteger),  # None: a run without a charge
+    Column("release", LargeBinary, nullable=False),
+)
+
+local_states = Table(
+    "local_states",
+    site_metadata,
+    Column("run", Text, primary_key=True),
+    Column("round", BigInteger, primary_key=True, autoincrement=False),
+    Column("digest", String(64), nullable=False),
+    Column("state", LargeBinary, nullable=False),
+)
+
+journal_run = Table(
+    "run",
+    journal_metadata,
+    Column("run", Text, primary_key=True),
+    Column("plan", Text, nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("reason", Text),
+    Column("round", BigInteger, nullable=False),
+    Column("result", Text),
+)
+
+# One row, in a table of its own: updating a short row beside a large blob would write the blob again.
+journal_state = Table(
+    "state",
+    journal_metadata,
+    Column("run", Text, ForeignKey(journal_run.c.run), primary_key=True),
+    Column("digest", String(64), nullable=False),
+    Column("state", LargeBinary, nullable=False),
+)
+
+journal_records = Table(
+    "records",
+    journal_metadata,
+    Column("round", BigInteger, primary_key=True, autoincrement=False),
+    Column("record", Text, nullable=False),
+    Column("charges", Text, nullable=False),  # the coordinator's copy; the sites' ledgers are the authority
+)
