@@ -23,9 +23,7 @@ _since = (
     .order_by(entries.c.position)
 )
 _population_of = (
-    select(entries.c.population)
-    .where(entries.c.run == bindparam("run"), entries.c.kind == str(Kind.ALLOT))
-    .limit(1)
+    select(entries.c.population).where(entries.c.run == bindparam("run"), entries.c.kind == str(Kind.ALLOT)).limit(1)
 )
 _all_populations = select(entries.c.population).distinct().order_by(entries.c.population)
 

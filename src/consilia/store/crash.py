@@ -15,9 +15,7 @@ SETTING = "CONSILIA_CRASH"
 def _read(setting: str) -> tuple[str, int]:
     name, colon, count = setting.partition(":")
     if colon and not (count.isdecimal() and int(count) >= 1):
-        raise StoreError.of(
-            SETTING, needs='"name:k" with k >= 1', got=repr(setting), hint="Unset it outside tests"
-        )
+        raise StoreError.of(SETTING, needs='"name:k" with k >= 1', got=repr(setting), hint="Unset it outside tests")
     return name, int(count) if colon else 1
 
 

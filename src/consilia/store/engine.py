@@ -62,12 +62,8 @@ def _explain(who: str, error: BaseException) -> StoreError:
             hint="Check the path and its permissions, or set CONSILIA_HOME to another folder",
         )  # fmt: skip
     if name.startswith("SQLITE_IOERR"):
-        return StoreError.of(
-            who, needs="a disk that reads and writes", got=got, hint="Check the disk, then resume"
-        )
-    return StoreError.of(
-        who, needs="a database that works", got=got, hint="Resume; if it happens again, report it"
-    )
+        return StoreError.of(who, needs="a disk that reads and writes", got=got, hint="Check the disk, then resume")
+    return StoreError.of(who, needs="a database that works", got=got, hint="Resume; if it happens again, report it")
 
 
 def open_engine(
@@ -120,9 +116,7 @@ def open_engine(
     return engine
 
 
-def _recognise(
-    connection: Connection, who: str, header: Table, kind: str, version: int, name: str | None
-) -> bool:
+def _recognise(connection: Connection, who: str, header: Table, kind: str, version: int, name: str | None) -> bool:
     """Return True for an empty database that may be filled, False for one of ours; refuse any other."""
     tables = inspect(connection).get_table_names()
     if not tables:

@@ -26,9 +26,7 @@ class Sealed:
 
 
 _put_sealed = insert(sealed)
-_drop_sealed = delete(sealed).where(
-    sealed.c.run == bindparam("b_run"), sealed.c.purpose == bindparam("b_purpose")
-)
+_drop_sealed = delete(sealed).where(sealed.c.run == bindparam("b_run"), sealed.c.purpose == bindparam("b_purpose"))
 _get_sealed = select(sealed).where(
     sealed.c.run == bindparam("run"),
     sealed.c.purpose == bindparam("purpose"),
@@ -87,9 +85,7 @@ def put_state(connection: Connection, *, run: str, round: int, state: bytes, cou
     """Store the state of `round` beside the newest one of a round <= `counted`; drop all others."""
     kept = connection.execute(_state_before, {"run": run, "round": min(counted, round - 1)}).scalar_one()
     connection.execute(_drop_states, {"b_run": run, "b_kept": -1 if kept is None else kept})
-    connection.execute(
-        _put_state, {"run": run, "round": round, "digest": digest_bytes(state), "state": state}
-    )
+    connection.execute(_put_state, {"run": run, "round": round, "digest": digest_bytes(state), "state": state})
 
 
 def get_state(connection: Connection, who: str, *, run: str, round: int) -> bytes | None:

@@ -9,26 +9,22 @@ Guarantees:
     Not covered: a disk that is rolled back as a whole. Compare with a head kept elsewhere (`verify`).
 """
 
-import threading
 from dataclasses import dataclass
-from pathlib import Path
-from types import TracebackType
-from typing import Literal, Self, cast
+from typing import Literal, cast
 
 from sqlalchemy import Connection
 
 from consilia.core.canonical import Json, digest_bytes
 from consilia.core.errors import StoreError
-from consilia.dp import chain, ledger
-from consilia.dp.chain import Entry, Kind
+from consilia.dp import ledger
+from consilia.dp.chain import Kind
 from consilia.dp.event import Event
 from consilia.dp.ledger import Allotment
 from consilia.store import kept
-from consilia.store.chains import Chains
 from consilia.store.crash import crash_point
-from consilia.store.engine import open_engine, reading, writing
+from consilia.store.engine import reading, writing
 from consilia.store.kept import Sealed
-from consilia.store.tables import SITE_VERSION, site_header, site_metadata
+from consilia.store.ledger_view import LedgerView
 
 Purpose = Literal["update", "evaluation"]
 
@@ -58,41 +54,8 @@ class Hold:
     reused: bool
 
 
-class SiteStore:
+class SiteStore(LedgerView):
     """One site's ledger: all its populations and runs, in one file that several processes may share."""
-
-    def __init__(self, path: Path, site: str) -> None:
-        self.path = path
-        self.site = site
-        self._who = f"the ledger of site {site!r} ({path})"
-        self._engine = open_engine(
-            path, who=self._who, metadata=site_metadata, header=site_header, kind="site",
-            version=SITE_VERSION, name=site,
-        )  # fmt: skip
-        self._chains = Chains(self._who)
-        self._fingerprints: dict[str, str] = {}
-        self._lock = threading.RLock()  # the fold is shared by this process's threads
-
-    @classmethod
-    def open(cls, path: Path, site: str) -> Self:
-        """Open the site's file, and create it where there is none.
-
-        Raises:
-            StoreError: If the file cannot be used; nothing in it was changed.
-        """
-        return cls(path, site)
-
-    def close(self) -> None:
-        """Let go of the file."""
-        self._engine.dispose()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def allot(self, allotment: Allotment, *, fingerprint: str, limit: float | None) -> str:
         """Admit a run, or find it admitted already with the same allotment; return the chain's head.
@@ -275,61 +238,6 @@ class SiteStore:
             if standing.run(run).closed is not None:
                 return standing.head
             return self._chains.append(connection, standing.next(Kind.CLOSE, run, 0, {"status": status}))
-
-    def charged(self, run: str) -> list[tuple[Event, int]]:
-        """Return what a run has charged: (event, how often), open holds included."""
-        with self._lock, reading(self._engine, self._who) as connection:
-            population = self._chains.population(connection, run)
-            if population is None:
-                return []
-            standing = self._chains.refresh(connection, population)
-            return [(standing.events[name], count) for name, count in standing.run(run).charged.items()]
-
-    def populations(self) -> list[str]:
-        """Return the names of all populations in this ledger."""
-        with reading(self._engine, self._who) as connection:
-            return self._chains.populations(connection)
-
-    def allotments(self, population: str) -> list[Allotment]:
-        """Return every allotment ever admitted for a population, in order."""
-        with self._lock, reading(self._engine, self._who) as connection:
-            return [run.allotment for run in self._chains.refresh(connection, population).runs.values()]
-
-    def spent(self, population: str) -> tuple[float, float]:
-        """Return (epsilon, delta) summed over all runs admitted for a population."""
-        return ledger.spent(self.allotments(population))
-
-    def entries(self, population: str) -> list[Entry]:
-        """Return the whole chain of a population."""
-        with reading(self._engine, self._who) as connection:
-            return self._chains.read(connection, population)
-
-    def head(self, population: str) -> str:
-        """Return the hash of the chain's last entry."""
-        with self._lock, reading(self._engine, self._who) as connection:
-            return self._chains.refresh(connection, population).head
-
-    def verify(self, population: str, known: str | None = None) -> str:
-        """Check a population's whole chain from its first entry; return its head.
-
-        Args:
-            population: The steward's name for the people in the data.
-            known: A head that was kept elsewhere (the coordinator's journal, a privacy card): it must still be
-                on the chain, which finds a cut tail and a disk that was rolled back.
-
-        Raises:
-            StoreError: Naming the first entry that does not fit.
-        """
-        with reading(self._engine, self._who) as connection:
-            found = self._chains.read(connection, population)
-            head = chain.verify(found, population)
-            if known not in (None, chain.genesis(population), *(entry.hash for entry in found)):
-                raise StoreError.of(
-                    self._who, needs=f"a chain that holds the known head {str(known)[:12]}",
-                    got=f"{len(found)} entries that end in {head[:12]}",
-                    hint="Its end was cut or the disk rolled back: restore the newest copy",
-                )  # fmt: skip
-            return head
 
     def _keep(
         self, connection: Connection, run: str, purpose: Purpose, round: int, release: bytes,
