@@ -10,15 +10,16 @@ from consilia.aggregate.admission import Gate
 from consilia.aggregate.optimizer import ServerOptimizer
 from consilia.aggregate.rule import WeightedMean
 from consilia.core.canonical import Json, digest_bytes
-from consilia.core.update import Vector
-from consilia.core.wire import pack_vector
+from consilia.core.update import ProtocolMessage, Vector
+from consilia.core.wire import decode, encode, pack_vector
 from consilia.pipeline.chain import Chain
 from consilia.pipeline.transform import SumContext
 from consilia.plan.run_plan import RunPlan
+from consilia.plan.schema import Plan
 from consilia.rounds import geometry
 from consilia.rounds.entropy import Entropy
 from consilia.rounds.exchange import Traffic, ask
-from consilia.rounds.ports import Clock, Transport
+from consilia.rounds.ports import Arrival, Clock, Transport
 from consilia.rounds.records import RoundRecord
 from consilia.rounds.selection import keep, result_model
 from consilia.rounds.spending import Spending
@@ -30,7 +31,12 @@ class RoundLog(Protocol):
     """Where decided rounds are written down, durably: model, record and charges in one transaction."""
 
     def commit_round(
-        self, round: int, *, state: bytes, record: dict[str, Json], charges: list[Json]  # noqa: A002
+        self,
+        round: int,
+        *,
+        state: bytes,
+        record: dict[str, Json],
+        charges: list[Json],
     ) -> None:
         """Write one round down."""
         ...
@@ -71,11 +77,7 @@ class Coordinator:
         self._limits = {terms.name: terms.participations for terms in plan.sites}
         self._spending = Spending(plan)
         self._charged = any(charge.round_event is not None for charge in plan.charges.values())
-        training = self._config.training
-        self._optimizer = ServerOptimizer(
-            training.server_optimizer, training.server_learning_rate, training.server_momentum, training.server_beta2,
-            training.server_tau,
-        )  # fmt: skip
+        self._optimizer = server_optimizer(self._config)
 
     def train(self, on_round: OnRound | None = None) -> TrainingState:
         """Run the rounds that are left; each is durable before the next begins."""
@@ -86,7 +88,9 @@ class Coordinator:
             record.seconds = self._clock() - started
             state.seconds += record.seconds
             crash_point("coordinator.before_commit")
-            self._log.commit_round(record.round, state=to_bytes(state), record=record.to_json(), charges=self._charges(record))
+            self._log.commit_round(
+                record.round, state=to_bytes(state), record=record.to_json(), charges=self._charges(record)
+            )
             crash_point("coordinator.after_commit")
             if on_round is not None:
                 on_round(record.to_json())
@@ -99,6 +103,21 @@ class Coordinator:
         record = RoundRecord(len(self._plan.schedule) + 1)
         self._evaluate(model, record)
         return model, record
+
+    def close(self, status: str) -> dict[str, str]:
+        """Tell every site that the run ended; return the heads of the sites' ledgers, as each reported it."""
+        number = len(self._plan.schedule) + 2
+        heads = {}
+        for site in self._names:
+            task = ProtocolMessage("close", site, number, {**self._body(), "status": status})
+            self._transport.send(site, encode(task))
+        for arrival in self._transport.events(self._config.aggregation.deadline_seconds):
+            if isinstance(arrival, Arrival):
+                answer = decode(arrival.frame, who="coordinator")
+                head = answer.body.get("ledger_head") if isinstance(answer, ProtocolMessage) else None
+                if isinstance(head, str):
+                    heads[arrival.site] = head
+        return heads
 
     def _round(self, number: int) -> RoundRecord:
         state = self.state
@@ -210,6 +229,15 @@ class Coordinator:
         if not self._charged:
             return []
         return [{"site": site, "charges": self.state.charges.get(site, 0)} for site in record.asked]
+
+
+def server_optimizer(plan: Plan) -> ServerOptimizer:
+    """Return what the plan does with the averaged update."""
+    training = plan.training
+    return ServerOptimizer(
+        training.server_optimizer, training.server_learning_rate, training.server_momentum, training.server_beta2,
+        training.server_tau,
+    )  # fmt: skip
 
 
 def quorum(share: float, asked: int) -> int:

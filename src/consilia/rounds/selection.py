@@ -15,7 +15,12 @@ def keep(state: TrainingState, record: RoundRecord, patience: int | None) -> Non
     if record.accuracy is None:
         return
     if state.best_score is None or record.accuracy > state.best_score:
-        state.best, state.best_score, state.best_round, state.stale = state.model, record.accuracy, record.round, 0
+        state.best, state.best_score, state.best_round, state.stale = (
+            state.model,
+            record.accuracy,
+            record.round,
+            0,
+        )
         return
     state.stale += 1
     if patience is not None and state.stale >= patience:

@@ -54,6 +54,7 @@ class Site:
         self._store = store
         self._entropy = entropy
         self._fingerprint = fingerprint
+        self._charges = 0
 
     def open(self) -> None:
         """Admit the run to the site's ledger before anything starts.
@@ -72,13 +73,7 @@ class Site:
             Allotment(self._run, self._half.population, tuple(events), max(bounds), self._half.plan.privacy.delta or 0.0),
             fingerprint=self._fingerprint, limit=self._half.plan.ledger.max_epsilon,
         )  # fmt: skip
-
-    def close(self, status: str) -> str | None:
-        """Note the run's end in the ledger and return the chain's head; nothing is refunded."""
-        if self._store is None or self._half.charge.round_event is None:
-            return None
-        self._store.close_run(self._run, status)
-        return self._store.head(self._half.population)
+        self._charges = dict(self._store.charged(self._run)).get(charge.round_event, 0)
 
     def handle(self, frame: bytes) -> bytes:
         """Answer one task. Never raises for what a message or the rows cause: of a fault only its class leaves the site."""
@@ -91,7 +86,9 @@ class Site:
             self._agree(task)
             if task.kind == "train":
                 return self._train(task)
-            return self._evaluate(task)
+            if task.kind == "evaluate":
+                return self._evaluate(task)
+            return self._close(task)
         except ConsiliaError as error:
             _log.warning("site %s refused round %d: %s", self.name, number, error)
             return self._answer("refused", number, error)
@@ -107,8 +104,8 @@ class Site:
             if task.body.get(key) != mine:
                 raise ProtocolError.of(f"site {self.name}", needs=f"a task of {key} {mine[:12]}", got=str(task.body.get(key))[:12],
                                        hint="Both ends must have checked the same plan")  # fmt: skip
-        if task.site != self.name or task.kind not in ("train", "evaluate"):
-            raise ProtocolError.of(f"site {self.name}", needs="a train or evaluate task of its own", got=f"{task.kind} for {task.site}",
+        if task.site != self.name or task.kind not in ("train", "evaluate", "close"):
+            raise ProtocolError.of(f"site {self.name}", needs="a train, evaluate or close task of its own", got=f"{task.kind} for {task.site}",
                                    hint="Ask each site by its name")  # fmt: skip
 
     def _train(self, task: ProtocolMessage) -> bytes:
@@ -123,6 +120,7 @@ class Site:
         crash_point("site.before_reserve")
         if self._store is not None and event is not None:
             hold = self._store.reserve(self._run, task.round, "update", event, reuse_open=self._entropy.reproducible)
+            self._charges += not hold.reused
         crash_point("site.after_reserve")
         secret = self._entropy.stream("train", self.name, task.round)
         trained = self._learner.train(payload, local, task.round, secret)
@@ -131,20 +129,27 @@ class Site:
         if event is None and trained.loss is not None:
             metrics["loss"] = trained.loss if np.isfinite(trained.loss) else None
         if hold is not None and self._store is not None:
-            metrics["charges"] = hold.number
+            metrics["charges"] = self._charges
         release = self._seal(update, task, model_digest, secret, metrics)
         crash_point("site.before_commit")
         if self._store is not None:
             state = safetensors.numpy.save(dict(trained.local_state)) if trained.local_state else None
             if hold is not None:
-                self._store.commit(hold, release=release, model_digest=model_digest, local_state=state)
+                self._store.commit(hold, release=release, model_digest=model_digest, local_state=state,
+                                   counted=_counted(task))  # fmt: skip
             elif state is not None:
-                self._store.seal_free(self._run, task.round, release=release, model_digest=model_digest, local_state=state)
+                self._store.seal_free(self._run, task.round, release=release, model_digest=model_digest,
+                                      local_state=state, counted=_counted(task))  # fmt: skip
         crash_point("site.after_commit")
         return release
 
     def _seal(
-        self, update: Update, task: ProtocolMessage, model_digest: str, secret: SecretRng, metrics: dict[str, Json]
+        self,
+        update: Update,
+        task: ProtocolMessage,
+        model_digest: str,
+        secret: SecretRng,
+        metrics: dict[str, Json],
     ) -> bytes:
         vector = self._chain.encode(update.vector, secret)
         return encode(Release(pack_vector(vector), self.name, task.round, self._half.digest, model_digest, metrics))
@@ -161,7 +166,9 @@ class Site:
             return sealed
         hold = None
         if event is not None and self._store is not None:
-            hold = self._store.reserve(self._run, task.round, "evaluation", event, reuse_open=self._entropy.reproducible)
+            hold = self._store.reserve(
+                self._run, task.round, "evaluation", event, reuse_open=self._entropy.reproducible
+            )
         score = self._learner.evaluate(self._payload(task), self._local(task))
         if event is None:
             loss = score.loss_sum / score.rows if score.rows else None
@@ -180,7 +187,9 @@ class Site:
     def _noisy_score(self, event: Event, correct: int, rows: int, number: int) -> dict[str, Json]:
         # One held-out row changes exactly one of (right, wrong) by 1, so the pair has l2 sensitivity 1.
         rng = self._entropy.stream("evaluate", self.name, number)
-        right, wrong = GaussianMechanism(event.noise_multiplier, 1.0).release(np.array([correct, rows - correct], float), rng)
+        right, wrong = GaussianMechanism(event.noise_multiplier, 1.0).release(
+            np.array([correct, rows - correct], float), rng
+        )
         right, wrong = max(0.0, float(right)), max(0.0, float(wrong))
         total = right + wrong
         return {"n": round(total), "accuracy": right / total if total > 0 else None, "loss": None}
@@ -202,8 +211,20 @@ class Site:
         return vector
 
     def _local(self, task: ProtocolMessage) -> LocalState | None:
-        counted = task.body.get("counted")
-        if self._store is None or not isinstance(counted, int) or counted < 1:
+        counted = _counted(task)
+        if self._store is None or counted < 1:
             return None
         state = self._store.local_state(self._run, counted)
         return None if state is None else safetensors.numpy.load(state)
+
+    def _close(self, task: ProtocolMessage) -> bytes:
+        # The head goes to the coordinator as a witness: a ledger rolled back later no longer matches it.
+        status = str(task.body.get("status", "done"))
+        charged = self._store is not None and self._half.charge.round_event is not None
+        head = self._store.close_run(self._run, status) if self._store is not None and charged else None
+        return encode(ProtocolMessage("closed", self.name, task.round, {"ledger_head": head}))
+
+
+def _counted(task: ProtocolMessage) -> int:
+    counted = task.body.get("counted")
+    return counted if isinstance(counted, int) and not isinstance(counted, bool) and counted > 0 else 0

@@ -1,0 +1,34 @@
+"""Consilia trains one model across institutions that may not move their data, and states what any record can leak.
+
+    import consilia
+
+    plan = consilia.load("examples/plans/heart.toml")
+    result = consilia.run(plan)
+    print(result.summary["accuracy"], result.summary["epsilon"])
+
+The public names are below; anything else may change.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Plan", "RunPlan", "RunResult", "account", "calibrate", "check", "load", "report", "resume", "run",
+]  # fmt: skip
+
+if TYPE_CHECKING:
+    from consilia.api import Plan, RunPlan, RunResult, account, calibrate, check, load, report, resume, run
+
+
+def __getattr__(name: str) -> Any:
+    """Import the public functions when first used, so that `import consilia` costs nothing."""
+    if name not in __all__:
+        raise AttributeError(f"module 'consilia' has no attribute {name!r}")
+    from consilia import api  # noqa: PLC0415  (lazy on purpose)
+
+    return getattr(api, name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

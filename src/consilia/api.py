@@ -1,0 +1,106 @@
+"""The public Python functions: what the command line does, in a few lines.
+
+plan = consilia.load("heart.toml", set=["privacy.epsilon=3"])
+checked = consilia.check(plan)            # every problem at once, or the numbers that follow from the plan
+result = consilia.run(plan)               # result.summary, result.records, result.model, result.folder
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from consilia.core.canonical import Json
+from consilia.dp import accountant
+from consilia.dp.calibrate import gaussian_composition
+from consilia.dp.calibrate import noise_multiplier as smallest_multiplier
+from consilia.plan import load as plans
+from consilia.plan.run_plan import RunPlan
+from consilia.plan.schema import Plan
+from consilia.transport import session
+from consilia.transport.session import OnRound, RunResult
+from consilia.transport.simulation import prepare
+
+__all__ = ["Plan", "RunPlan", "RunResult", "account", "calibrate", "check", "load", "report", "resume", "run"]
+
+
+def load(path: str | Path, set: Sequence[str] = ()) -> Plan:
+    """Read a plan, with overrides such as "privacy.epsilon=3". Relative data paths start at the plan's folder.
+
+    Raises:
+        PlanError: With every problem of the file.
+    """
+    return plans.load(Path(path), set)
+
+
+def check(plan: Plan) -> RunPlan:
+    """Return the numbers that follow from a plan: schedule, noise, epsilon for each adversary, warnings.
+
+    Raises:
+        PlanError: With every problem of the plan.
+        DataError: With every fault of its data.
+    """
+    return prepare(plan, Path.cwd()).run_plan
+
+
+def home() -> Path:
+    """Return the folder of the sites' ledgers: CONSILIA_HOME, else .consilia here."""
+    return Path(os.environ.get("CONSILIA_HOME", ".consilia"))
+
+
+def run(plan: Plan, out: str | Path | None = None, on_round: OnRound | None = None) -> RunResult:
+    """Train: all sites simulated in this process, each with its own ledger under `home()`.
+
+    Args:
+        plan: The plan, from `load`.
+        out: The run's folder; runs/<run id> when absent.
+        on_round: Called with each round's record once it is durable.
+
+    Raises:
+        PlanError, DataError, BudgetExceeded, StoreError: Before anything was released.
+    """
+    return session.begin(
+        plan, data_folder=Path.cwd(), home=home(), out=None if out is None else Path(out), on_round=on_round
+    )
+
+
+def resume(folder: str | Path, on_round: OnRound | None = None) -> RunResult:
+    """Go on from a run's last durable round; of a finished run only the result is read.
+
+    Raises:
+        StoreError: If the folder holds no run, or another process runs it.
+        PlanError: If plan or data no longer give what was agreed.
+    """
+    return session.go_on(Path(folder), on_round)
+
+
+def account(*, sampling_rate: float, noise_multiplier: float, steps: int, delta: float) -> dict[str, Json]:
+    """Return an upper bound on epsilon of `steps` Poisson-sampled Gaussian releases (add/remove one record).
+
+    Raises:
+        PlanError: With every number that is out of range.
+    """
+    bound = accountant.bound(gaussian_composition(noise_multiplier, sampling_rate=sampling_rate, steps=steps), delta)
+    return {
+        "epsilon": bound.epsilon, "accountant": bound.accountant, "delta": delta, "sampling_rate": sampling_rate,
+        "noise_multiplier": noise_multiplier, "steps": steps, "adjacency": "add-remove", "rdp": bound.rdp, "pld": bound.pld,
+    }  # fmt: skip
+
+
+def calibrate(*, epsilon: float, delta: float, sampling_rate: float, steps: int) -> dict[str, Json]:
+    """Return the smallest noise multiplier whose bound does not exceed `epsilon`.
+
+    Raises:
+        PlanError: With every number that is out of range.
+    """
+    z = smallest_multiplier(
+        epsilon=epsilon, delta=delta, make=lambda s: gaussian_composition(s, sampling_rate=sampling_rate, steps=steps)
+    )
+    reached = account(sampling_rate=sampling_rate, noise_multiplier=z, steps=steps, delta=delta)
+    return {**reached, "target_epsilon": epsilon}
+
+
+def report(folder: str | Path) -> Path:
+    """Write the self-contained report of a run and return its place."""
+    from consilia.report.page import write_report  # noqa: PLC0415  (figures load slowly and only here)
+
+    return write_report(Path(folder))

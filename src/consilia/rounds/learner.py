@@ -1,0 +1,105 @@
+"""A site's rows joined with the work the plan asks for: `ports.Learner` on torch."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from consilia.core.randomness import SecretRng, SharedSeed
+from consilia.core.update import Vector
+from consilia.data.batches import fixed_batches, poisson_batch
+from consilia.data.table import Table
+from consilia.learning.evaluate import evaluate
+from consilia.learning.flat import FlatModel
+from consilia.learning.local import train
+from consilia.learning.work import LocalWork
+from consilia.rounds.ports import LocalState, Score, Trained
+
+Batch = Callable[[], NDArray[np.int64]]
+
+
+class TorchLearner:
+    """Trains a site's rows on a model that simulated sites of one process may share.
+
+    Args:
+        model: Built from installed code; its weights are overwritten at each call.
+        rows: Training rows.
+        held_out: Evaluation rows.
+        work: What one round asks for.
+        seed: Public seed of this site: order of fixed batches.
+        scaffold: Whether the payload is [model, control variate].
+    """
+
+    def __init__(
+        self,
+        model: FlatModel,
+        rows: Table,
+        held_out: Table,
+        work: LocalWork,
+        *,
+        seed: SharedSeed,
+        scaffold: bool,
+    ) -> None:
+        self._model = model
+        self._features = torch.from_numpy(rows.features)
+        self._labels = torch.from_numpy(rows.labels)
+        self._test_features = torch.from_numpy(held_out.features)
+        self._test_labels = torch.from_numpy(held_out.labels)
+        self._work = work
+        self._seed = seed
+        self._scaffold = scaffold
+        # Without local layers a model has no initial local state to go back to.
+        self._initial_local = model.local_state()
+
+    def train(self, payload: Vector, local: LocalState | None, round_number: int, secret: SecretRng) -> Trained:
+        """Train from the global model; deterministic given its arguments."""
+        dim = self._model.dim
+        start, control = payload[:dim], None
+        kept = dict(local) if local is not None else {}
+        own = kept.pop("scaffold.control", None)
+        if self._scaffold:
+            control = (payload[dim:], own if own is not None else np.zeros(dim, np.float32))
+        if self._initial_local:
+            self._model.load_local({name: kept.get(name, value) for name, value in self._initial_local.items()})
+        result = train(
+            self._model, start, self._features, self._labels, self._work, secret=secret, control=control,
+            public=self._seed.derive("layers", round_number).generator(), next_batch=self._batches(round_number, secret),
+        )  # fmt: skip
+        state = dict(result.local_state)
+        vector = result.delta
+        if control is not None and result.control_delta is not None:
+            vector = np.concatenate([vector, result.control_delta])
+            state["scaffold.control"] = control[1] + result.control_delta
+        return Trained(vector, state, result.loss)
+
+    def evaluate(self, payload: Vector, local: LocalState | None) -> Score:
+        """Score the global model, with the site's own layers where it keeps any."""
+        kept = local or {}
+        if self._initial_local:
+            self._model.load_local({name: kept.get(name, value) for name, value in self._initial_local.items()})
+        self._model.set(payload[: self._model.dim])
+        correct, loss, rows = evaluate(self._model, self._test_features, self._test_labels)
+        return Score(correct, loss, rows)
+
+    def _batches(self, round_number: int, secret: SecretRng) -> Batch:
+        count, work = len(self._labels), self._work
+        if work.batch == "poisson":
+            rate, cap, sampling = (
+                work.sampling_rate or 1.0,
+                work.batch_cap or count,
+                secret.derive("sampling"),
+            )
+            return lambda: poisson_batch(count, rate, cap, sampling)
+        if work.batch == "fixed":
+            order = self._seed.derive("batches", round_number).generator()
+            return _endless(count, work.batch_size or count, order).__next__
+        everything = np.arange(count)
+        return lambda: everything
+
+
+def _endless(count: int, size: int, generator: np.random.Generator) -> Iterator[NDArray[np.int64]]:
+    while True:
+        if count == 0:
+            yield np.empty(0, np.int64)
+        yield from fixed_batches(count, size, generator)

@@ -1,0 +1,113 @@
+"""From the plan's data section to each site's rows: read, divide, hold out."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from consilia.core.errors import DataError, PlanError, Problem
+from consilia.core.randomness import SharedSeed
+from consilia.data.builtin import adult, heart
+from consilia.data.checks import check_table
+from consilia.data.partition import assign
+from consilia.data.sources.csv_file import CsvSpec, read_csv
+from consilia.data.sources.idx import read_idx
+from consilia.data.sources.npz import read_npz
+from consilia.data.split import keep_first, split
+from consilia.data.table import Table
+from consilia.plan.schema import DataSection, Plan
+
+
+@dataclass(frozen=True)
+class SiteRows:
+    """One site's rows: those it trains on and those it is judged by."""
+
+    train: Table
+    test: Table
+
+
+def read_table(data: DataSection, known_sites: tuple[str, ...] | None, folder: Path) -> Table:
+    """Read the plan's source.
+
+    Raises:
+        PlanError: If the section lacks what the source needs.
+        DataError: If a file cannot be used, with every fault in it.
+    """
+    if data.source == "heart":
+        return heart.load()
+    if data.source == "adult":
+        return adult.load()
+    missing = [key for key in _needed(data) if getattr(data, key) is None]
+    if missing:
+        raise PlanError(
+            Problem(f"plan key data.{key}", f"a value for source {data.source}", "nothing", "Name it in the plan")
+            for key in missing
+        )
+    path = folder / str(data.path)
+    if data.source == "npz":
+        table = read_npz(path)
+    elif data.source == "idx":
+        table = read_idx(path, folder / str(data.labels_path))
+    else:
+        table = read_csv(path, CsvSpec(
+            label=str(data.label), classes=tuple(data.classes) if data.classes else None, numeric=data.numeric,
+            categories={column: tuple(values) for column, values in data.categories.items()}, missing=data.missing,
+            id_column=data.id_column, site_column=data.site_column, patient_column=data.patient_column,
+            known_sites=known_sites,
+        ))  # fmt: skip
+    problems = check_table(table)
+    if problems:
+        raise DataError(problems)
+    return table
+
+
+def _needed(data: DataSection) -> tuple[str, ...]:
+    return {"csv": ("path", "label"), "npz": ("path",), "idx": ("path", "labels_path")}[data.source]
+
+
+def site_rows(plan: Plan, folder: Path) -> dict[str, SiteRows]:
+    """Return every simulated site's rows.
+
+    Rows that a source sets aside for testing are divided among sites on their own, so that each site's held-out rows are
+    official ones; otherwise each site holds out its own.
+
+    Args:
+        plan: The plan.
+        folder: Where relative paths start.
+    """
+    sites, data = plan.sites, plan.data
+    seed = SharedSeed.of(plan.run.seed)
+    table = read_table(data, tuple(sites.only) if sites.only else None, folder)
+
+    def divide(part: Table, label: str) -> dict[str, Table]:
+        places = assign(
+            part, sites.partition, count=sites.count, alpha=sites.alpha, sizes=sites.sizes, one_label_sites=sites.one_label_sites,
+            seed=seed.derive("partition", label),
+        )  # fmt: skip
+        return {site: part.take(index) for site, index in places.items() if not sites.only or site in sites.only}
+
+    if data.split == "official":
+        train_index, test_index = split(table, "official", data.test_fraction, seed)
+        train_index = keep_first(train_index, data.train_rows, seed)
+        train = divide(table.take(train_index), "train")
+        test = _share_out(table.take(test_index), sorted(train), seed) if sites.partition != "natural" else divide(
+            table.take(test_index), "test"
+        )  # fmt: skip
+        return {
+            site: SiteRows(train[site], test.get(site, train[site].take(np.empty(0, np.int64))))
+            for site in sorted(train)
+        }
+    rows = {}
+    for site, part in sorted(divide(table, "train").items()):
+        train_index, test_index = split(part, data.split, data.test_fraction, seed.derive("split", site))
+        train_index = keep_first(train_index, data.train_rows, seed.derive("train rows", site))
+        rows[site] = SiteRows(part.take(train_index), part.take(test_index))
+    return rows
+
+
+def _share_out(table: Table, sites: list[str], seed: SharedSeed) -> dict[str, Table]:
+    # Held-out rows of a common test set: dealt evenly, whatever skew the training rows were given.
+    order = seed.derive("partition", "test").generator().permutation(len(table))
+    return {
+        site: table.take(np.sort(part)) for site, part in zip(sites, np.array_split(order, len(sites)), strict=True)
+    }

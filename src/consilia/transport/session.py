@@ -1,0 +1,155 @@
+"""A run in a folder: begun, resumed after a kill, and brought to its end."""
+
+import json
+import os
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+import torch
+
+from consilia.core.canonical import Json
+from consilia.core.errors import PlanError, StoreError
+from consilia.core.update import Vector
+from consilia.plan import load as plans
+from consilia.plan.schema import Plan
+from consilia.rounds.coordinator import Coordinator, server_optimizer
+from consilia.rounds.result import summary
+from consilia.rounds.state import TrainingState, from_bytes, to_bytes
+from consilia.store.journal import Journal
+from consilia.transport.simulation import Prepared, Simulation, entropy_of, prepare
+
+OnRound = Callable[[dict[str, Json]], None]
+JOURNAL, RESULT, MODEL = "journal.sqlite", "result.json", "model.safetensors"
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A finished run.
+
+    Attributes:
+        summary: The numbers that `consilia run --json` prints.
+        records: One mapping a round.
+        model: The resulting vector, shape (d,).
+        folder: Where journal, model and result lie.
+    """
+
+    summary: dict[str, Json]
+    records: list[dict[str, Json]]
+    model: Vector
+    folder: Path
+
+
+def begin(plan: Plan, *, data_folder: Path, home: Path, out: Path | None, on_round: OnRound | None) -> RunResult:
+    """Start a run in a fresh folder and train to its end.
+
+    Raises:
+        PlanError, DataError, BudgetExceeded, StoreError: Before anything was released.
+    """
+    prepared = prepare(plan, data_folder)
+    pin(plan)
+    run = f"{plan.run.name.replace(' ', '-')}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
+    folder = out if out is not None else Path("runs") / run
+    state = TrainingState(prepared.initial, moments=server_optimizer(plan).init(prepared.initial.size))
+    if plan.training.scaffold:
+        state.control = np.zeros_like(prepared.initial)
+    if (folder / JOURNAL).exists():
+        raise StoreError.of(f"run folder {folder}", needs="a folder without a run", got="one that holds a run",
+                            hint=f"Go on with it (consilia run --resume {folder}), or name another --out")  # fmt: skip
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError.of(f"run folder {folder}", needs="a folder it may write", got=type(error).__name__,
+                            hint="Name another with --out") from None  # fmt: skip
+    # The ledgers admit the run before its journal exists: a refused run leaves no folder that looks like one.
+    with Simulation(prepared, run=run, home=home) as simulation:
+        agreed = json.dumps(
+            {"plan": plans.canonical(plan), "data_folder": str(data_folder.resolve()), "home": str(home.resolve())}
+        )
+        with Journal.create(
+            folder / JOURNAL, run=run, plan_json=agreed, digest=prepared.run_plan.digest, state=to_bytes(state)
+        ) as journal:
+            return _train(prepared, simulation, journal, state, folder, on_round)
+
+
+def go_on(folder: Path, on_round: OnRound | None) -> RunResult:
+    """Resume a run from its last durable round; of a finished run only the result is read.
+
+    Raises:
+        StoreError: If the folder holds no run, or another process runs it.
+        PlanError: If plan or data no longer give what was agreed.
+    """
+    if not (folder / JOURNAL).is_file():
+        raise StoreError.of(
+            f"run folder {folder}",
+            needs=f"a run ({JOURNAL})",
+            got="none",
+            hint="Name the folder that `consilia run` printed",
+        )
+    with Journal.open(folder / JOURNAL) as journal:
+        agreed = json.loads(journal.plan_json)
+        plan = plans.from_json(agreed["plan"])
+        if journal.result is not None:
+            model = safetensors.numpy.load_file(folder / MODEL)["vector"]
+            return RunResult(journal.result, journal.records(), model, folder)
+        prepared = prepare(plan, Path(agreed["data_folder"]))
+        if prepared.run_plan.digest != journal.digest:
+            raise PlanError.of("the run", needs=f"the plan and data it began with ({journal.digest[:12]})",
+                               got=prepared.run_plan.digest[:12], hint="Restore them, or start a new run")  # fmt: skip
+        pin(plan)
+        with Simulation(prepared, run=journal.run, home=Path(agreed["home"])) as simulation:
+            return _train(prepared, simulation, journal, from_bytes(journal.state), folder, on_round)
+
+
+def pin(plan: Plan) -> None:
+    """In the reproducible mode: one thread and deterministic kernels, so that sums come out bit for bit."""
+    if plan.run.reproducible:
+        torch.set_num_threads(1)
+        torch.use_deterministic_algorithms(True)
+
+
+def _train(
+    prepared: Prepared,
+    simulation: Simulation,
+    journal: Journal,
+    state: TrainingState,
+    folder: Path,
+    on_round: OnRound | None,
+) -> RunResult:
+    plan = prepared.run_plan
+    coordinator = Coordinator(
+        plan, run=journal.run, state=state, chain=prepared.chain, transport=simulation.transport, log=journal,
+        entropy=entropy_of(plan.plan), clock=time.monotonic,
+    )  # fmt: skip
+    coordinator.train(on_round)
+    model, final = coordinator.evaluate_result()
+    status = "stopped" if state.stopped else "done"
+    heads = coordinator.close(status)
+    result = summary(plan, state, final, run=journal.run, status=status, heads=heads)
+    segments = {}
+    start = 0
+    for segment in prepared.model.segments:
+        segments[segment.name] = model[start : start + segment.size].reshape(segment.shape)
+        start += segment.size
+    # Model before journal: a journal that says "done" never lacks its model.
+    _write(
+        folder / MODEL, safetensors.numpy.save({"vector": model, **{f"parameter.{k}": v for k, v in segments.items()}})
+    )
+    _write(folder / RESULT, json.dumps(result, indent=2).encode())
+    journal.finish(status, state.stopped, result)
+    return RunResult(result, journal.records(), model, folder)
+
+
+def _write(path: Path, data: bytes) -> None:
+    # Written aside, flushed, then renamed: a kill leaves the old file or the new one, never half.
+    aside = path.with_suffix(path.suffix + ".part")
+    with aside.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    aside.replace(path)

@@ -1,0 +1,146 @@
+"""A whole run in one process: every site simulated, with its own rows, ledger and secrets, behind the in-process transport."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from consilia.core.errors import PlanError, Problem
+from consilia.core.randomness import SharedSeed
+from consilia.core.spec import Unit, UpdateSpec
+from consilia.core.update import Vector
+from consilia.learning.flat import FlatModel
+from consilia.learning.models import build, problems
+from consilia.learning.work import LocalWork
+from consilia.pipeline.chain import Chain, Protection
+from consilia.pipeline.chain import build as build_chain
+from consilia.plan.check import check
+from consilia.plan.rules import problems as rule_problems
+from consilia.plan.run_plan import RunPlan, SiteHalf
+from consilia.plan.schema import Plan
+from consilia.rounds.entropy import Entropy
+from consilia.rounds.learner import TorchLearner
+from consilia.rounds.rows import SiteRows, site_rows
+from consilia.rounds.site import Site
+from consilia.store.ledger_store import SiteStore
+from consilia.transport.inprocess import InProcess
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A checked plan with what a simulation needs beside it."""
+
+    run_plan: RunPlan
+    rows: Mapping[str, SiteRows]
+    model: FlatModel
+    initial: Vector
+
+    @property
+    def chain(self) -> Chain:
+        """The pipeline that both ends build from the plan's public numbers."""
+        return build_chain(UpdateSpec(self.run_plan.spec.segments), protection_of(self.run_plan))
+
+
+def prepare(plan: Plan, folder: Path) -> Prepared:
+    """Check the plan, read the rows, build the model; the rules speak before any data is read.
+
+    Raises:
+        PlanError: With every problem of the plan.
+        DataError: With every fault of the data.
+    """
+    first = rule_problems(plan)
+    if first:
+        raise PlanError(first)
+    rows = site_rows(plan, folder)
+    table = next(iter(rows.values())).train
+    config = plan.model
+    module = build(
+        config.name, input_shape=table.input_shape, classes=len(table.classes), hidden=tuple(config.hidden),
+        activation=config.activation, seed=SharedSeed.of(plan.run.seed).derive("model").integer(),
+    )  # fmt: skip
+    faults: list[Problem] = problems(module, per_example=plan.privacy.unit == "record")
+    if faults:
+        raise PlanError(faults)
+    model = FlatModel(module, config.local_layers)
+    run_plan = check(
+        plan, counts={site: len(part.train) for site, part in rows.items()}, input_shape=table.input_shape,
+        classes=len(table.classes), segments=model.segments,
+    )  # fmt: skip
+    return Prepared(run_plan, rows, model, model.get())
+
+
+def protection_of(plan: RunPlan) -> Protection:
+    """Return the public numbers that the pipeline is built from."""
+    privacy, scaffold = plan.plan.privacy, plan.plan.training.scaffold
+    return Protection(
+        unit=Unit(privacy.unit), placement=privacy.noise, multiplier=plan.noise_multiplier, clip_norm=privacy.clip_norm,
+        control_clip_norm=privacy.control_clip_norm, control_dim=plan.spec.dim // 2 if scaffold else 0,
+        weights={terms.name: terms.weight for terms in plan.sites},
+        normalisers={terms.name: terms.expected_batch for terms in plan.sites},
+    )  # fmt: skip
+
+
+def local_work(half: SiteHalf) -> LocalWork:
+    """Translate the plan into one site's work."""
+    training, privacy, terms = half.plan.training, half.plan.privacy, half.terms
+    record = privacy.unit == "record"
+    return LocalWork(
+        algorithm=training.algorithm, batch=training.batch, batch_size=training.batch_size,
+        sampling_rate=training.sampling_rate, batch_cap=terms.batch_cap, expected_batch=terms.expected_batch,
+        steps=terms.steps, optimizer=training.optimizer, learning_rate=training.learning_rate, momentum=training.momentum,
+        weight_decay=training.weight_decay, proximal_mu=training.proximal_mu,
+        clip_norm=privacy.clip_norm if record else None,
+        noise_multiplier=half.noise_multiplier if record and privacy.noise == "site" else 0.0,
+    )  # fmt: skip
+
+
+def entropy_of(plan: Plan) -> Entropy:
+    """Return the operating system's randomness, or the public seed's in the reproducible mode."""
+    return Entropy(SharedSeed.of(plan.run.seed).derive("reproducible") if plan.run.reproducible else None)
+
+
+class Simulation:
+    """All sites of a run, ready to answer; closes their ledgers on exit."""
+
+    def __init__(self, prepared: Prepared, *, run: str, home: Path) -> None:
+        plan = prepared.run_plan
+        entropy, seed = entropy_of(plan.plan), SharedSeed.of(plan.plan.run.seed)
+        scaffold = plan.plan.training.scaffold
+        stateful = scaffold or plan.plan.model.local_layers != "none"
+        chain, self._stores, self.sites = prepared.chain, [], {}
+        try:
+            for terms in plan.sites:
+                half = plan.site(terms.name)
+                rows = prepared.rows[terms.name]
+                if len(rows.train) > terms.count:
+                    raise PlanError.of(f"site {terms.name}", needs=f"at most its registered {terms.count} training rows",
+                                       got="more", hint="Register a larger count in sites.counts")  # fmt: skip
+                learner = TorchLearner(
+                    prepared.model, rows.train, rows.test, local_work(half), seed=seed.derive("site", terms.name),
+                    scaffold=scaffold,
+                )  # fmt: skip
+                store = None
+                if stateful or half.charge.round_event is not None:
+                    store = SiteStore.open(home / "sites" / f"{terms.name}.sqlite", terms.name)
+                    self._stores.append(store)
+                site = Site(
+                    half, run=run, learner=learner, chain=chain, payload_dim=prepared.model.dim * (2 if scaffold else 1),
+                    store=store, entropy=entropy, fingerprint=rows.train.fingerprint() if store else "",
+                )  # fmt: skip
+                site.open()
+                self.sites[terms.name] = site
+        except BaseException:
+            self.close()
+            raise
+        self.transport = InProcess({name: site.handle for name, site in self.sites.items()}, time.monotonic)
+
+    def close(self) -> None:
+        """Let go of the sites' ledgers."""
+        for store in self._stores:
+            store.close()
+
+    def __enter__(self) -> "Simulation":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
