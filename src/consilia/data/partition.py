@@ -1,4 +1,4 @@
-"""Dividing one table among simulated sites, with public randomness: who holds which row is no secret there."""
+"""Dividing one table among simulated sites, with public randomness: who holds which row is no secret."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -88,14 +88,10 @@ def _problems(
         return found
     if count is None or not 1 <= count <= rows:
         got = "none" if count is None else str(count)
-        found.append(
-            Problem("plan key sites.count", f"a number of sites from 1 to {rows} (rows)", got, "Set it")
-        )
+        found.append(Problem("plan key sites.count", f"a number of sites from 1 to {rows} (rows)", got, "Set it"))
         return found
     if kind == "dirichlet" and not (alpha is not None and alpha > 0):
-        found.append(
-            Problem("plan key sites.alpha", "a number above 0", str(alpha), "0.1 is very uneven, 100 even")
-        )
+        found.append(Problem("plan key sites.alpha", "a number above 0", str(alpha), "0.1 is very uneven, 100 even"))
     if kind == "one-label" and not 1 <= one_label_sites < count:
         needs = f"from 1 to {count - 1}: fewer than sites.count"
         hint = "At least one site takes the remaining labels"
@@ -106,9 +102,7 @@ def _problems(
                 needs = f"{count} sizes of at least 1 that add up to at most {rows} (rows)"
                 found.append(Problem("plan key sites.sizes", needs, str(list(sizes)), "Change the sizes"))
         elif not (alpha is not None and alpha > 0):
-            found.append(
-                Problem("plan key sites.alpha", "a number above 0, or sites.sizes", str(alpha), "Set one")
-            )
+            found.append(Problem("plan key sites.alpha", "a number above 0, or sites.sizes", str(alpha), "Set one"))
     return found
 
 
@@ -118,9 +112,7 @@ def _natural(table: Table) -> dict[str, Index]:
     return {str(name): np.flatnonzero(codes == k).astype(np.int64) for k, name in enumerate(names)}
 
 
-def _dirichlet(
-    labels: NDArray[np.int64], count: int, alpha: float, generator: np.random.Generator
-) -> list[Index]:
+def _dirichlet(labels: NDArray[np.int64], count: int, alpha: float, generator: np.random.Generator) -> list[Index]:
     pieces: list[list[Index]] = [[] for _ in range(count)]
     for label in np.unique(labels):
         rows = generator.permutation(np.flatnonzero(labels == label))

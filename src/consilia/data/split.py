@@ -21,9 +21,10 @@ def split(table: Table, rule: Rule, fraction: float, seed: SharedSeed) -> tuple[
         table: The rows of one site.
         rule: official: the rows that the source marks. hash: each patient (or, without patients, each id) is
             tested when its own hash falls below `fraction`: adding or removing a row never moves another, so
-            the split is safe for private data. exact: ceil(fraction x rows) rows of a seeded order; with
-            patients the closest from below that whole patients allow. Who is tested then depends on the other
-            rows: for benchmarks whose split is public.
+            the split suits private data (a table without ids is numbered by row: there only appending is safe).
+            exact: ceil(fraction x rows) rows, the first of a seeded order; whole patients are taken in that
+            order while they fit. Who is tested then depends on the other rows: for benchmarks whose split is
+            public.
         fraction: Share of rows held out, in [0, 1); not used by official.
         seed: The run's public seed.
 
@@ -57,8 +58,7 @@ def keep_first(index: Index, rows: int | None, seed: SharedSeed) -> Index:
 def _by_hash(units: Text, fraction: float, seed: SharedSeed) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     threshold = math.ceil(Fraction(repr(fraction)) * 2**64)
     chosen = [
-        int.from_bytes(hashlib.blake2b(unit.encode(), key=seed.key, digest_size=8).digest(), "big")
-        < threshold
+        int.from_bytes(hashlib.blake2b(unit.encode(), key=seed.key, digest_size=8).digest(), "big") < threshold
         for unit in units.tolist()
     ]
     return np.asarray(chosen, dtype=np.bool_)
@@ -67,9 +67,7 @@ def _by_hash(units: Text, fraction: float, seed: SharedSeed) -> np.ndarray[tuple
 def _exact(units: Text, fraction: float, seed: SharedSeed) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     # Decimal arithmetic: in floats .07 x 100 exceeds 7, and its ceiling would be 8.
     wanted = math.ceil(Fraction(repr(fraction)) * len(units))
-    names, first, unit_of_row, sizes = np.unique(
-        units, return_index=True, return_inverse=True, return_counts=True
-    )
+    names, first, unit_of_row, sizes = np.unique(units, return_index=True, return_inverse=True, return_counts=True)
     # Units in order of first appearance: the split must not depend on how ids happen to sort.
     appearance = np.argsort(first, kind="stable")
     tested = np.zeros(len(names), dtype=np.bool_)

@@ -62,9 +62,7 @@ class Table:
         for part in ("labels", "ids", "sites", "patients", "official_test"):
             values = getattr(self, part)
             if values is not None and values.shape[:1] != (rows,):
-                yield Problem(
-                    who, f"one entry of {part} a row ({rows})", f"shape {values.shape}", "Pass equal lengths"
-                )
+                yield Problem(who, f"one entry of {part} a row ({rows})", f"shape {values.shape}", "Pass equal lengths")
         width = int(np.prod(self.features.shape[1:]))
         if self.columns and len(self.columns) != width:
             yield Problem(who, f"a name for each of {width} columns", f"{len(self.columns)}", "Name them all")

@@ -1,1 +1,1 @@
-"""Tables that come with the package: four-centre Heart Disease, and Adult. README.md tells sources and terms."""
+"""Tables that come with the package: four-centre Heart Disease, and Adult. Terms: README.md."""

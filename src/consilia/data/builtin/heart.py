@@ -50,9 +50,7 @@ def _load() -> Table:
     columns = read_columns("heart.csv.gz")
     used = (*RANGES, *YES_NO, *CATEGORIES)
     complete = [all(cells) for cells in zip(*(columns[name] for name in used), strict=True)]
-    kept = {
-        name: [cell for cell, keep in zip(columns[name], complete, strict=True) if keep] for name in columns
-    }
+    kept = {name: [cell for cell, keep in zip(columns[name], complete, strict=True) if keep] for name in columns}
     parts: dict[str, NDArray[np.float64]] = {}
     for name, (low, high) in RANGES.items():
         values = np.asarray(kept[name], dtype=np.float64)
