@@ -1,7 +1,7 @@
 """What checking a plan yields: every number that follows from it, before training.
 
-A `RunPlan` has two halves. `SiteHalf` is all that one site needs to take part and to judge what it agrees to; it imports no
-rule, optimizer or report. The coordinator's half is the rest.
+A `RunPlan` has two halves. `SiteHalf` is all that one site needs to take part and to judge what it agrees to;
+it imports no rule, optimizer or report. The coordinator's half is the rest.
 """
 
 from dataclasses import dataclass
@@ -18,11 +18,12 @@ class SiteTerms:
     Attributes:
         name: The site.
         count: Registered upper bound on its training rows (public).
-        weight: Its weight in the average (public, registered).
-        inclusion: Probability that a round's client sampling asks it.
+        weight: Its public weight in the average; for tilted client sampling, its correction included.
+        inclusion: Share of rounds in which client sampling asks it, on average.
         participations: Rounds in which the public schedule asks it; what is charged.
-        expected_batch: Public normaliser of a step: q x count, or the batch size; 0 where no batch is drawn privately.
-        batch_cap: Largest Poisson batch; the excess is dropped and accounted.
+        expected_batch: Public normaliser of a step: q x count, the batch size, or the count of a full batch;
+            0 where a batch protects no record (unit none or site) and its plain mean is taken.
+        batch_cap: Largest batch; a Poisson batch drops its excess, which is accounted.
         steps: Local steps a round.
     """
 
@@ -107,9 +108,15 @@ class RunPlan:
         """Return the half of the plan that one site needs."""
         terms = next(terms for terms in self.sites if terms.name == name)
         return SiteHalf(
-            self.plan, self.digest, terms, self.charges[name], self.spec, self.adjacency, self.noise_multiplier,
-            self.population,
-        )  # fmt: skip
+            plan=self.plan,
+            digest=self.digest,
+            terms=terms,
+            charge=self.charges[name],
+            spec=self.spec,
+            adjacency=self.adjacency,
+            noise_multiplier=self.noise_multiplier,
+            population=self.population,
+        )
 
     @property
     def population(self) -> str:

@@ -15,7 +15,7 @@ Name = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class RunSection(_Section):
@@ -28,22 +28,22 @@ class RunSection(_Section):
         lt=2**63,
         description="Public seed: partition, split, model initialisation, client sampling. Never noise.",
     )
-    reproducible: bool = Field(False, description="Pin kernels, threads and all randomness, noise included; claims no epsilon.")  # fmt: skip
+    reproducible: bool = Field(
+        False, description="Pin kernels, threads and all randomness, noise included; claims no epsilon."
+    )
 
 
 class DataSection(_Section):
     """Where the rows come from and what they mean."""
 
-    source: Literal["heart", "adult", "csv", "npz", "idx"] = Field(
-        description="A built-in table or a kind of file."
-    )
+    source: Literal["heart", "adult", "csv", "npz", "idx"] = Field(description="A built-in table or a kind of file.")
     path: str | None = Field(None, description="File of csv, npz or idx images; relative to the plan file.")
     labels_path: str | None = Field(None, description="File of idx labels.")
     label: str | None = Field(None, description="csv: the column to predict.")
     classes: list[str] | None = Field(None, description="csv: values of the label, in order.")
     numeric: dict[str, tuple[float, float]] = Field(
         default_factory=dict,
-        description="csv: column -> its public range [low, high]; values are clipped to it and scaled to [-1, 1].",
+        description=("csv: column -> its public range [low, high]; values are clipped to it and scaled to [-1, 1]."),
     )
     categories: dict[str, list[str]] = Field(
         default_factory=dict, description="csv: column -> its public list of values; others count as missing."
@@ -52,15 +52,14 @@ class DataSection(_Section):
         "drop", description="Rows with a missing value: drop them, or keep them with an indicator column."
     )
     id_column: str | None = Field(None, description="csv: unique row id.")
-    site_column: str | None = Field(
-        None, description='csv: the column that names the site (partition = "natural").'
-    )
-    patient_column: str | None = Field(
-        None, description="csv: all rows of a patient stay on one side of the split."
-    )
+    site_column: str | None = Field(None, description='csv: the column that names the site (partition = "natural").')
+    patient_column: str | None = Field(None, description="csv: all rows of a patient stay on one side of the split.")
     split: Literal["official", "hash", "exact"] = Field(
         "hash",
-        description="official: the source's own test rows; hash: by a hash of patient, id or row; exact: ceil(fraction x rows) a site, for benchmarks whose split is public.",
+        description=(
+            "official: the source's own test rows; hash: by a hash of patient, id or row; exact: "
+            "ceil(fraction x rows) a site, for benchmarks whose split is public."
+        ),
     )
     test_fraction: float = Field(0.25, ge=0, lt=1, description="Share of rows held out for evaluation.")
     train_rows: Count | None = Field(
@@ -78,16 +77,15 @@ class SitesSection(_Section):
     alpha: Positive | None = Field(
         None, description="dirichlet: concentration; quantity-skew: exponent of the power law."
     )
-    sizes: list[Count] | None = Field(
-        None, description="quantity-skew: the sizes themselves, instead of alpha."
-    )
-    one_label_sites: Count = Field(
-        1, description="one-label: how many sites hold a single label (the rest is iid)."
-    )
+    sizes: list[Count] | None = Field(None, description="quantity-skew: the sizes themselves, instead of alpha.")
+    one_label_sites: Count = Field(1, description="one-label: how many sites hold a single label (the rest is iid).")
     only: list[Name] | None = Field(None, description="natural: the sites that take part; all when absent.")
     counts: Literal["public"] | dict[str, Count] | None = Field(
         None,
-        description='Registered upper bounds on training rows a site (public numbers), or "public": the true counts are declared public.',
+        description=(
+            'Registered upper bounds on training rows a site (public numbers), or "public": the true counts '
+            "are declared public."
+        ),
     )
     population: Name | None = Field(
         None, description="Population id the ledger is kept under; the data source's name when absent."
@@ -122,19 +120,21 @@ class TrainingSection(_Section):
     local_steps: Count | None = Field(None, description="fedavg: steps a round, instead of epochs.")
     batch: Literal["full", "fixed", "poisson"] = Field(
         "fixed",
-        description="poisson: each row joins each batch with sampling_rate, secretly; needed for amplification.",
+        description=("poisson: each row joins each batch with sampling_rate, secretly; needed for amplification."),
     )
     batch_size: Count | None = Field(None, description="fixed: rows a batch.")
     sampling_rate: Probability | None = Field(None, description="poisson: q, a public number.")
     batch_cap: Count | None = Field(
         None,
-        description="poisson: largest batch; the excess is dropped and accounted. Chosen from public numbers when absent.",
+        description=(
+            "poisson: largest batch; the excess is dropped and accounted. Chosen from public numbers when absent."
+        ),
     )
     optimizer: Literal["sgd", "adam"] = Field("sgd", description="fedavg: the local optimizer.")
     learning_rate: Positive = Field(0.1, description="fedavg: the local rate.")
-    momentum: float = Field(0.0, ge=0, lt=1, description="fedavg: momentum of local sgd (.9 is usual).")
+    momentum: float = Field(0.0, ge=0, lt=1, description="fedavg: momentum of local sgd (0.9 is usual).")
     weight_decay: NonNegative = Field(0.0, description="L2 penalty added to the local gradient.")
-    proximal_mu: NonNegative = Field(0.0, description="FedProx: weight of mu/2 |y - x|^2; .01 to 1.")
+    proximal_mu: NonNegative = Field(0.0, description="FedProx: weight of mu/2 |y - x|^2; 0.01 to 1.")
     scaffold: bool = Field(False, description="SCAFFOLD: control variates against client drift.")
     server_optimizer: Literal["sgd", "momentum", "adagrad", "adam", "yogi"] = Field(
         "sgd", description="What the coordinator does with the average."
@@ -150,24 +150,23 @@ class TrainingSection(_Section):
     )
     patience: Count | None = Field(
         None,
-        description="Stop after so many evaluations without a better one; needs metrics that are public or charged.",
+        description=("Stop after so many evaluations without a better one; needs metrics that are public or charged."),
     )
 
 
 class PrivacySection(_Section):
     """What is protected, how much, where the noise is drawn and against whom the claim holds."""
 
-    unit: Literal["none", "record", "site"] = Field(
-        "none", description="What a neighbouring data set differs in."
-    )
+    unit: Literal["none", "record", "site"] = Field("none", description="What a neighbouring data set differs in.")
     noise: Literal["site", "server", "distributed"] = Field("site", description="Where the noise is drawn.")
     against: Literal["server", "other-sites", "world"] | None = Field(
         None,
-        description="The adversary `epsilon` is claimed against; server for noise at the site, world for noise at the server when absent.",
+        description=(
+            "The adversary `epsilon` is claimed against; server for noise at the site, world for noise at "
+            "the server when absent."
+        ),
     )
-    epsilon: Positive | None = Field(
-        None, description="Target for the whole run; the noise multiplier follows."
-    )
+    epsilon: Positive | None = Field(None, description="Target for the whole run; the noise multiplier follows.")
     noise_multiplier: Positive | None = Field(
         None, description="Noise standard deviation over sensitivity, instead of epsilon."
     )
@@ -199,16 +198,14 @@ class AggregationSection(_Section):
         0.5,
         ge=0,
         le=1,
-        description="tilted: inclusion ~ (registered count)^-tilt; corrected in the average, factor capped at 4.",
+        description=("tilted: inclusion ~ (registered count)^-tilt; corrected in the average, factor capped at 4."),
     )
     weights: Literal["n", "power", "uniform", "capped"] = Field(
         "n", description="Weight of a site: n, n^alpha, 1, or min(n, cap)."
     )
     alpha: float = Field(0.5, ge=0, le=1, description="power: the exponent.")
     cap: Count | None = Field(None, description="capped: the cap on n.")
-    quorum: float = Field(
-        0.5, gt=0, description="Answers needed: a share of the sites asked when <= 1, else a number."
-    )
+    quorum: float = Field(0.5, gt=0, description="Answers needed: a share of the sites asked when <= 1, else a number.")
     deadline_seconds: Positive = Field(600.0, description="How long a round waits.")
 
 
@@ -217,7 +214,10 @@ class EvaluationSection(_Section):
 
     metrics: Literal["public", "charged", "hidden"] = Field(
         "hidden",
-        description="Held-out rows' metrics: declared public by their holders, released with charged noise, or kept at the site.",
+        description=(
+            "Held-out rows' metrics: declared public by their holders, released with charged noise, or kept "
+            "at the site."
+        ),
     )
     every: Count = Field(1, description="Evaluate each so many rounds, and after the last.")
     noise_multiplier: Positive | None = Field(
@@ -228,9 +228,7 @@ class EvaluationSection(_Section):
 class LedgerSection(_Section):
     """The site's lifetime budget for its population, over all runs."""
 
-    max_epsilon: Positive | None = Field(
-        None, description="Refuse a run that would pass it; no limit when absent."
-    )
+    max_epsilon: Positive | None = Field(None, description="Refuse a run that would pass it; no limit when absent.")
 
 
 class Plan(_Section):

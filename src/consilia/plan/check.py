@@ -1,0 +1,154 @@
+"""Check a plan against its sites and its model: every number that follows, or every fault at once."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from consilia.core.canonical import Json, digest
+from consilia.core.errors import IllegalChain, PlanError, Problem
+from consilia.core.randomness import SharedSeed
+from consilia.core.spec import Segment, Unit, UpdateSpec
+from consilia.pipeline.chain import Protection, build, learner_spec
+from consilia.plan.accounting import calibrate, charges
+from consilia.plan.census import cohort_problems, registered
+from consilia.plan.events import adjacency_of
+from consilia.plan.load import canonical
+from consilia.plan.notices import delta_problems, warnings
+from consilia.plan.rules import broken
+from consilia.plan.rules_privacy import against
+from consilia.plan.run_plan import RunPlan, SiteTerms
+from consilia.plan.schedule import cohort_size, schedule
+from consilia.plan.schema import Plan
+from consilia.plan.terms import site_terms
+
+
+def check(
+    plan: Plan,
+    *,
+    counts: Mapping[str, int],
+    input_shape: Sequence[int],
+    classes: int,
+    segments: tuple[Segment, ...],
+    problems: Sequence[Problem] = (),
+) -> RunPlan:
+    """Return all that follows from a plan before training.
+
+    Args:
+        plan: The plan.
+        counts: Training rows each site holds. Where the plan registers counts, those are used and these must not
+            pass them; else these are taken as public.
+        input_shape: Shape of one row's features.
+        classes: Number of classes.
+        segments: The shared parts of the model, in order.
+        problems: What others found, such as a model's layers that a claim forbids; raised together with the rest.
+
+    Raises:
+        PlanError: With every problem.
+    """
+    public, found = registered(plan, counts)
+    found = [*broken(plan), *problems, *found, *_model_problems(classes, segments)]
+    if plan.privacy.unit != "none":
+        found += delta_problems(plan, {site: max(count, 1) for site, count in public.items()})
+    if counts:
+        found += cohort_problems(plan, len(counts))
+    if found:
+        raise PlanError(found)
+    asked = schedule(plan.aggregation, public, plan.training.rounds, SharedSeed.of(plan.run.seed))
+    sites = site_terms(plan, public, asked)
+    z = plan.privacy.noise_multiplier or (calibrate(plan, sites) if plan.privacy.unit != "none" else 0.0)
+    charged = charges(plan, sites, z)
+    adversary = against(plan)
+    bounds = [charge.epsilon[adversary] for charge in charged.values()]
+    claimed = [value for value in bounds if value is not None]
+    _finite(claimed)
+    epsilon = max(claimed) if claimed and not plan.run.reproducible else None
+    _within_ledger(plan, max(claimed, default=0.0))
+    return RunPlan(
+        plan=plan,
+        digest=_digest(plan, sites, z, input_shape, classes, segments),
+        sites=sites,
+        charges=charged,
+        spec=_spec(plan, sites, z, segments),
+        schedule=asked,
+        adjacency=adjacency_of(plan),
+        against=adversary,
+        noise_multiplier=z,
+        epsilon=epsilon,
+        delta=plan.privacy.delta,
+        warnings=warnings(plan, sites, epsilon),
+    )
+
+
+def _model_problems(classes: int, segments: tuple[Segment, ...]) -> list[Problem]:
+    found = []
+    if classes < 2:
+        found.append(Problem("the model", "at least 2 classes", f"{classes}", "Check data.classes and the labels"))
+    if not sum(segment.size for segment in segments):
+        found.append(Problem("the model", "parameters to share", "none", "Choose another model.name or local_layers"))
+    return found
+
+
+def _finite(bounds: Sequence[float]) -> None:
+    if not all(math.isfinite(value) for value in bounds):
+        raise PlanError.of("plan key privacy.noise_multiplier", needs="enough noise for a finite epsilon", got="too little",
+                           hint="Raise it, or set privacy.epsilon and let the noise follow")  # fmt: skip
+
+
+def _within_ledger(plan: Plan, largest: float) -> None:
+    limit = plan.ledger.max_epsilon
+    if limit is not None and largest > limit:
+        raise PlanError.of("plan key ledger.max_epsilon", needs=f"at least the run's epsilon {largest:.4g}",
+                           got=f"{limit:g}", hint="Add noise or cut rounds: the ledgers would refuse this run")  # fmt: skip
+
+
+def _spec(plan: Plan, sites: tuple[SiteTerms, ...], z: float, segments: tuple[Segment, ...]) -> UpdateSpec:
+    """Return the update as it leaves the learner; the pipeline's contracts are tried on it here, before any data.
+
+    Raises:
+        IllegalChain: If the transforms do not fit together.
+    """
+    control = tuple(Segment(f"control/{part.name}", part.shape) for part in segments) if plan.training.scaffold else ()
+    size = cohort_size(plan.aggregation, len(sites))
+    raw = UpdateSpec(segments + control, sites=len(sites) if size is None else size)
+    protection = protection_of(plan, sites, z, control_dim=sum(part.size for part in control))
+    final = build(raw, protection).contract(learner_spec(raw, protection))
+    if plan.privacy.unit != "none" and not final.noised:
+        raise IllegalChain.of("the privacy claim", needs="noise before anything is published", got="none",
+                              hint="Set privacy.noise")  # fmt: skip
+    return learner_spec(raw, protection)
+
+
+def protection_of(plan: Plan, sites: tuple[SiteTerms, ...], z: float, *, control_dim: int) -> Protection:
+    """Return the public numbers the pipeline is built from."""
+    return Protection(
+        unit=Unit(plan.privacy.unit),
+        placement=plan.privacy.noise,
+        multiplier=z,
+        clip_norm=plan.privacy.clip_norm,
+        control_clip_norm=plan.privacy.control_clip_norm,
+        control_dim=control_dim,
+        weights={terms.name: terms.weight for terms in sites},
+        normalisers={terms.name: terms.expected_batch for terms in sites},
+    )
+
+
+def _digest(
+    plan: Plan, sites: tuple[SiteTerms, ...], z: float, input_shape: Sequence[int], classes: int,
+    segments: tuple[Segment, ...],
+) -> str:  # fmt: skip
+    """Return one name for all that both ends must agree on; where a file lies on a disk is not part of it."""
+    value: dict[str, Any] = dict(canonical(plan))  # type: ignore[arg-type]
+    value["data"] = {key: _base(item) if key.endswith("path") else item for key, item in value["data"].items()}
+    agreed: dict[str, Json] = {
+        "plan": value,
+        "counts": {terms.name: terms.count for terms in sites},
+        "noise_multiplier": z,
+        "input": [int(size) for size in input_shape],
+        "classes": classes,
+        "model": [[part.name, list(part.shape)] for part in segments],
+    }
+    return digest(agreed)
+
+
+def _base(path: str | None) -> str | None:
+    return path if path is None else path.replace("\\", "/").rsplit("/", 1)[-1]

@@ -1,0 +1,82 @@
+"""Which mechanism a plan puts on each site's unit of privacy, as events an accountant reads.
+
+Source: docs/guarantees.md; sensitivities as `dp.sensitivity` proves them.
+"""
+
+import math
+from collections.abc import Mapping
+
+from consilia.core.spec import Adjacency
+from consilia.dp.event import Event
+from consilia.plan.run_plan import SiteTerms
+from consilia.plan.schema import Plan
+from consilia.plan.terms import passes
+
+
+def adjacency_of(plan: Plan) -> Adjacency:
+    """Return how neighbouring data sets differ.
+
+    Fixed batches hide no row's presence (their number shows the count), so they protect a row's content:
+    replace-one. Full and Poisson batches also hide whether it is there.
+    """
+    if plan.privacy.unit == "site":
+        return Adjacency.ZERO_OUT
+    if plan.privacy.unit == "record" and plan.training.batch == "fixed":
+        return Adjacency.REPLACE_ONE
+    return Adjacency.ADD_REMOVE
+
+
+def sampling_rate(plan: Plan) -> float:
+    """Return the rate that amplifies: only a secret Poisson draw at the site, for its records, counts."""
+    if plan.privacy.unit == "record" and plan.training.batch == "poisson":
+        return plan.training.sampling_rate or 1.0
+    return 1.0
+
+
+def round_event(plan: Plan, z: float, steps: int, ratio: float) -> Event:
+    """Return the mechanism of one answered round on a site's unit.
+
+    Args:
+        plan: A plan with a unit of privacy.
+        z: The plan's noise multiplier.
+        steps: Local steps a round.
+        ratio: How many times the site's own largest contribution the noise was scaled for (noise at the server).
+
+    Guarantees:
+        Site unit: the whole clipped update is one release, whatever the number of local steps. Record unit: every
+        step is a release of a clipped sum (C), and a row of a fixed batch is in one batch a pass, where replacing it
+        moves the sum by 2C. Fixed batches are never amplified; without whole passes every step is charged.
+    """
+    adjacency = adjacency_of(plan)
+    if plan.privacy.unit == "site":
+        return Event(z * ratio, adjacency=adjacency)
+    if plan.training.batch == "fixed":
+        return Event(z * ratio / 2.0, 1.0, passes(plan) or steps, adjacency)
+    return Event(z * ratio, sampling_rate(plan), steps, adjacency)
+
+
+def evaluations(plan: Plan) -> int:
+    """Return how many charged evaluations a run makes: each `every` rounds, and one of the model that is kept."""
+    return plan.training.rounds // plan.evaluation.every + 1 if plan.evaluation.metrics == "charged" else 0
+
+
+def evaluation_event(plan: Plan) -> Event | None:
+    """Return the mechanism of one charged evaluation: noise on a count that one record moves by 1."""
+    if plan.evaluation.metrics != "charged" or plan.evaluation.noise_multiplier is None:
+        return None
+    return Event(plan.evaluation.noise_multiplier, adjacency=adjacency_of(plan))
+
+
+def ratios(plan: Plan, sites: tuple[SiteTerms, ...]) -> Mapping[str, float]:
+    """Return for each site how many times its own largest contribution the noise was scaled for, at least 1.
+
+    Noise at the server is scaled for the largest weight x bound over all sites of the plan, so a site that
+    contributes less is protected by more. Noise at the site fits the site.
+    """
+    if plan.privacy.noise != "server":
+        return {terms.name: 1.0 for terms in sites}
+    record = plan.privacy.unit == "record"
+    own = {terms.name: terms.weight / (terms.expected_batch if record else 1.0) for terms in sites}
+    largest = max(own.values())
+    # Cut at the twelfth digit: sites that differ by rounding alone then share one bound, and none gains by it.
+    return {site: math.floor(largest / value * 1e12) / 1e12 for site, value in own.items()}

@@ -1,0 +1,101 @@
+"""What a reader of the privacy card must know although nothing is forbidden; and the rule on delta."""
+
+from collections.abc import Iterator, Mapping
+
+from consilia.core.errors import Problem
+from consilia.plan.rules_data import BUILTIN
+from consilia.plan.run_plan import SiteTerms
+from consilia.plan.schema import Plan
+
+USUAL_DELTA = 1e-5
+_LARGE_EPSILON = 8.0
+
+
+def delta_limit(counts: Mapping[str, int]) -> float:
+    """Return the largest delta that needs no reason: a tenth of 1 / the smallest count, and at most 1e-5."""
+    return min(0.1 / min(counts.values()), USUAL_DELTA)
+
+
+def delta_problems(plan: Plan, counts: Mapping[str, int]) -> list[Problem]:
+    """Refuse a delta above the limit without a reason, and one at which a site's records may simply be published."""
+    delta = plan.privacy.delta
+    if delta is None or not counts:
+        return []
+    site, count = min(counts.items(), key=lambda item: (item[1], item[0]))
+    if delta >= 1.0 / count:
+        # At 1/n the guarantee allows publishing one row of the site, picked at random.
+        return [
+            Problem("plan key privacy.delta", f"less than 1 / {count} (rows of site {site})", f"{delta:g}",
+                    f"Set it to {delta_limit(counts):.2g} or less")
+        ]  # fmt: skip
+    if delta > delta_limit(counts) and not (plan.privacy.delta_reason or "").strip():
+        return [
+            Problem("plan key privacy.delta", f"at most {delta_limit(counts):.2g} (the usual 1e-5, and a tenth of "
+                    f"1 / {count}, the rows of site {site})", f"{delta:g}",
+                    "Lower it, or state the reason in privacy.delta_reason: the privacy card prints it")
+        ]  # fmt: skip
+    return []
+
+
+def warnings(plan: Plan, sites: tuple[SiteTerms, ...], epsilon: float | None) -> tuple[str, ...]:
+    """Return the plan's warnings, each one sentence for the privacy card."""
+    found = [*_sampling(plan, len(sites))]
+    if plan.run.reproducible:
+        found.append("Reproducible mode: anyone can recompute the noise, so this run claims no epsilon.")
+    if plan.privacy.unit != "none":
+        found += _claim(plan, sites, epsilon)
+    return tuple(found)
+
+
+def _sampling(plan: Plan, sites: int) -> Iterator[str]:
+    rule = plan.aggregation
+    if rule.selection == "poisson":
+        nobody = (1.0 - (rule.fraction or 1.0)) ** sites
+        if nobody > 0.01:
+            yield f"Poisson client sampling asks no site in about {nobody:.0%} of rounds; these are skipped."
+
+
+def _claim(plan: Plan, sites: tuple[SiteTerms, ...], epsilon: float | None) -> Iterator[str]:
+    privacy, delta = plan.privacy, plan.privacy.delta or 0.0
+    if privacy.noise == "server":
+        yield "Noise is drawn at the server: nothing is promised against the server itself, alone or with sites."
+    if epsilon is not None and epsilon > _LARGE_EPSILON:
+        yield f"Epsilon {epsilon:.3g} is above {_LARGE_EPSILON:g}: a weak guarantee."
+    limit = delta_limit({terms.name: terms.count for terms in sites})
+    if delta > limit:
+        yield f"Delta {delta:g} is above {limit:.2g}; the reason given: {(privacy.delta_reason or '').strip()}"
+        if privacy.unit == "record":
+            yield from _expected_failures(sites, delta)
+    if privacy.unit == "record" and plan.training.scaffold:
+        yield (
+            "SCAFFOLD at record level: control variates are computed from privately trained models only, "
+            "and carry their noise."
+        )
+    if plan.sites.counts == "public":
+        yield "The sites' numbers of rows are declared public; the claim does not hide them."
+    if plan.evaluation.metrics == "public":
+        yield "Metrics of held-out rows leave the sites without noise: their holders declare these rows public."
+    yield from _private_tables(plan)
+    idle = [terms.name for terms in sites if not terms.participations]
+    if idle:
+        yield f"The schedule never asks: {', '.join(idle)}."
+    thin = [terms.name for terms in sites if 0.0 < terms.expected_batch < 1.0]
+    if thin:
+        yield f"Poisson batches hold less than one row on average at: {', '.join(thin)}."
+
+
+def _expected_failures(sites: tuple[SiteTerms, ...], delta: float) -> Iterator[str]:
+    smallest = min(sites, key=lambda terms: (terms.count, terms.name))
+    largest = max(sites, key=lambda terms: (terms.count, terms.name))
+    if delta * largest.count > 0.01:
+        yield (
+            f"Delta x rows is {delta * smallest.count:.2g} at the smallest site, {smallest.name} ({smallest.count} training "
+            f"rows), and {delta * largest.count:.2g} at the largest, {largest.name} ({largest.count}): the guarantee allows "
+            "a chance of up to that size that some row of the site is exposed."
+        )
+
+
+def _private_tables(plan: Plan) -> Iterator[str]:
+    if plan.data.source in BUILTIN or plan.sites.partition == "natural":
+        return
+    yield "Sites are simulated by dividing one table: the claim holds for each site's rows as divided."

@@ -1,0 +1,13 @@
+"""Rules between keys of a plan: all that can be said before a site's data or a model is known."""
+
+from consilia.core.errors import Problem
+from consilia.plan.rules_data import data_rules
+from consilia.plan.rules_privacy import privacy_rules
+from consilia.plan.rules_training import training_rules
+from consilia.plan.rules_unused import unused_keys
+from consilia.plan.schema import Plan
+
+
+def broken(plan: Plan) -> list[Problem]:
+    """Return every rule the plan breaks, keys without effect included."""
+    return [*data_rules(plan), *training_rules(plan), *privacy_rules(plan), *unused_keys(plan)]

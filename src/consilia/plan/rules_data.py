@@ -1,0 +1,172 @@
+"""Rules on data and sites: what each kind of source and partition needs, and what a claim forbids."""
+
+from collections.abc import Iterator, Sequence
+
+from consilia.core.errors import Problem
+from consilia.plan.schema import Plan
+
+BUILTIN = ("heart", "adult")  # published tables: nothing about them is secret
+_OFFICIAL = ("adult", "npz")
+
+
+def data_rules(plan: Plan) -> list[Problem]:
+    """Return the rules on [data] and [sites] that the plan breaks."""
+    return [*_source(plan), *_columns(plan), *_split(plan), *_partition(plan), *_registered(plan)]
+
+
+def _required(key: str, value: object, setting: str, hint: str) -> Iterator[Problem]:
+    if value is None or value == [] or value == {}:
+        yield Problem(f"plan key {key}", f"a value with {setting}", "nothing", hint)
+
+
+def _source(plan: Plan) -> Iterator[Problem]:
+    data, setting = plan.data, f'data.source = "{plan.data.source}"'
+    if data.source not in BUILTIN:
+        yield from _required("data.path", data.path, setting, "Name the file, relative to the plan")
+    if data.source == "idx":
+        yield from _required("data.labels_path", data.labels_path, setting, "Name the file of labels")
+    if data.source == "csv":
+        yield from _required("data.label", data.label, setting, "Name the column to predict")
+        yield from _required("data.classes", data.classes, setting, 'List the label\'s values: classes = ["no", "yes"]')
+        if not data.numeric and not data.categories:
+            yield Problem(
+                "plan section data",
+                f"data.numeric or data.categories with {setting}",
+                "neither",
+                "List the columns the model reads, with their public ranges or values",
+            )
+
+
+def _columns(plan: Plan) -> Iterator[Problem]:
+    data = plan.data
+    for column, (low, high) in data.numeric.items():
+        if not low < high:
+            yield Problem(
+                f"plan key data.numeric.{column}",
+                "a range [low, high] with low < high",
+                f"[{low:g}, {high:g}]",
+                "Write public limits, not the data's own",
+            )
+    for column, values in data.categories.items():
+        yield from _distinct(f"data.categories.{column}", values, least=1)
+    if data.classes:
+        yield from _distinct("data.classes", data.classes, least=2)
+    roles: dict[str, list[str]] = {}
+    named = {"data.label": data.label, "data.id_column": data.id_column, "data.site_column": data.site_column}
+    for role, name in named.items():
+        if name is not None:
+            roles.setdefault(name, []).append(role)
+    for role, names in (("data.numeric", data.numeric), ("data.categories", data.categories)):
+        for name in names:
+            roles.setdefault(name, []).append(role)
+    for name, found in roles.items():
+        if len(found) > 1:
+            yield Problem(
+                f"plan keys {' and '.join(found)}",
+                "different columns",
+                f"the same column {name!r}",
+                "Name each column once; a label among the inputs would be predicted from itself",
+            )
+
+
+def _distinct(key: str, values: Sequence[str], *, least: int) -> Iterator[Problem]:
+    twice = sorted({value for value in values if values.count(value) > 1})
+    if twice:
+        yield Problem(f"plan key {key}", "values that differ", f"{twice[0]!r} twice", "Remove the repetition")
+    elif len(values) < least:
+        yield Problem(f"plan key {key}", f"at least {least} values", f"{len(values)}", "List all that can occur")
+
+
+def _split(plan: Plan) -> Iterator[Problem]:
+    data = plan.data
+    if data.split == "official" and data.source not in _OFFICIAL:
+        yield Problem(
+            'plan key data.split = "official"',
+            "a source with its own test rows",
+            f'data.source = "{data.source}"',
+            'Use data.split = "hash" and a data.test_fraction',
+        )
+    held_out = data.split == "official" or data.test_fraction > 0
+    if not held_out and plan.evaluation.metrics != "hidden":
+        yield Problem(
+            f'plan key evaluation.metrics = "{plan.evaluation.metrics}"',
+            "held-out rows",
+            "data.test_fraction = 0",
+            'Set data.test_fraction, or evaluation.metrics = "hidden"',
+        )
+    if plan.privacy.unit == "record" and data.source not in BUILTIN:
+        claim = 'privacy.unit = "record" on data that is not public'
+        if data.split == "exact":
+            yield Problem(
+                'plan key data.split = "exact"',
+                f"another split with {claim}",
+                "exact",
+                'Use data.split = "hash": with exact, adding one row moves others between training and test',
+            )
+        if data.train_rows is not None:
+            yield Problem(
+                "plan key data.train_rows",
+                f"to be absent with {claim}",
+                f"{data.train_rows}",
+                "Remove it: adding one row would push another out of the first rows",
+            )
+
+
+def _partition(plan: Plan) -> Iterator[Problem]:
+    sites, setting = plan.sites, f'sites.partition = "{plan.sites.partition}"'
+    if sites.partition == "natural":
+        if plan.data.source == "csv":
+            yield from _required(
+                "data.site_column",
+                plan.data.site_column,
+                setting,
+                'Name the column that tells the site, or set sites.partition = "iid" and sites.count',
+            )
+        elif plan.data.source != "heart":
+            yield Problem(
+                f"plan key {setting}",
+                "a source that names sites",
+                f'data.source = "{plan.data.source}"',
+                'Simulate sites: sites.partition = "iid" and sites.count = 5',
+            )
+        if sites.only is not None:
+            yield from _distinct("sites.only", sites.only, least=1)
+        return
+    if not (sites.partition == "quantity-skew" and sites.sizes):
+        yield from _required("sites.count", sites.count, setting, "Say how many sites to simulate: sites.count = 5")
+    if sites.partition == "dirichlet":
+        yield from _required(
+            "sites.alpha", sites.alpha, setting, "Common values: 0.1 (very unequal) to 100 (nearly iid)"
+        )
+    if sites.partition == "quantity-skew" and (sites.alpha is None) == (not sites.sizes):
+        yield Problem(
+            "plan section sites",
+            f"exactly one of sites.alpha and sites.sizes with {setting}",
+            "neither" if sites.alpha is None else "both",
+            "Give the exponent or the sizes",
+        )
+    if sites.sizes and sites.count is not None and sites.count != len(sites.sizes):
+        yield Problem(
+            "plan key sites.sizes",
+            f"sites.count = {sites.count} sizes",
+            f"{len(sites.sizes)}",
+            "Remove sites.count, or list as many sizes",
+        )
+    if sites.partition == "one-label" and sites.count is not None and sites.one_label_sites >= sites.count:
+        yield Problem(
+            "plan key sites.one_label_sites",
+            f"fewer than sites.count = {sites.count}",
+            f"{sites.one_label_sites}",
+            "Lower it",
+        )
+
+
+def _registered(plan: Plan) -> Iterator[Problem]:
+    if plan.privacy.unit == "none" or plan.sites.counts is not None or plan.data.source in BUILTIN:
+        return
+    yield Problem(
+        "plan key sites.counts",
+        "public numbers of rows when privacy.unit is not none",
+        "nothing",
+        'Register an upper bound for each site, as in counts = { A = 800 }, or sites.counts = "public"',
+    )

@@ -1,0 +1,113 @@
+"""Rules on the claim: what each unit and placement of noise can promise, and against whom.
+
+Source: the project's decisions on privacy claims; docs/guarantees.md.
+"""
+
+from collections.abc import Iterator
+
+from consilia.core.errors import Problem
+from consilia.plan.schema import Plan
+
+
+def privacy_rules(plan: Plan) -> list[Problem]:
+    """Return the rules on [privacy] and [ledger] that the plan breaks."""
+    if plan.privacy.unit == "none":
+        return []
+    return [*_numbers(plan), *_placement(plan), *_local_state(plan), *_control(plan), *_budget(plan)]
+
+
+def against(plan: Plan) -> str:
+    """Return the adversary the claim holds against, the placement's own when the plan names none."""
+    default = "world" if plan.privacy.noise == "server" else "server"
+    return plan.privacy.against or default
+
+
+def _numbers(plan: Plan) -> Iterator[Problem]:
+    privacy, setting = plan.privacy, f'privacy.unit = "{plan.privacy.unit}"'
+    if (privacy.epsilon is None) == (privacy.noise_multiplier is None):
+        yield Problem(
+            "plan section privacy",
+            f"exactly one of privacy.epsilon and privacy.noise_multiplier with {setting}",
+            "neither" if privacy.epsilon is None else "both",
+            "Give the target epsilon and let the noise follow, or the noise and let epsilon follow",
+        )
+    if privacy.delta is None:
+        yield Problem(
+            "plan key privacy.delta",
+            f"a value with {setting}",
+            "nothing",
+            "Set it well below 1 over the smallest site's rows; 1e-5 is usual",
+        )
+    if privacy.clip_norm is None:
+        yield Problem(
+            "plan key privacy.clip_norm",
+            f"a value with {setting}",
+            "nothing",
+            "Without a bound on each contribution no noise is enough; begin with 1.0",
+        )
+
+
+def _placement(plan: Plan) -> Iterator[Problem]:
+    privacy, training = plan.privacy, plan.training
+    if privacy.noise == "distributed":
+        yield Problem(
+            'plan key privacy.noise = "distributed"',
+            "a secure sum, which this version does not have",
+            "plain sums",
+            'Use privacy.noise = "site", or "server" if the coordinator is trusted',
+        )
+        return
+    if privacy.noise == "server" and privacy.unit == "record" and training.algorithm != "fedsgd":
+        yield Problem(
+            'plan key privacy.noise = "server"',
+            'one clipped sum a round (training.algorithm = "fedsgd") with privacy.unit = "record"',
+            'several local steps (training.algorithm = "fedavg")',
+            'Set training.algorithm = "fedsgd", privacy.noise = "site", or privacy.unit = "site"',
+        )
+    if privacy.noise == "server" and privacy.against == "server":
+        yield Problem(
+            'plan key privacy.against = "server"',
+            "noise that is drawn before the server sees a sum",
+            'privacy.noise = "server"',
+            'Set privacy.noise = "site", or privacy.against = "world"',
+        )
+
+
+def _local_state(plan: Plan) -> Iterator[Problem]:
+    layers, unit = plan.model.local_layers, plan.privacy.unit
+    if layers == "norm":
+        yield Problem(
+            'plan key model.local_layers = "norm"',
+            'privacy.unit = "none"',
+            f'privacy.unit = "{unit}"',
+            'FedBN is for runs without a claim; use a model with GroupNorm and model.local_layers = "none"',
+        )
+    if layers == "head" and unit == "record":
+        # The kept head depends on every record without noise, so one record would move all later gradients.
+        yield Problem(
+            'plan key model.local_layers = "head"',
+            'privacy.unit = "none" or "site"',
+            'privacy.unit = "record"',
+            "Share all layers, or protect the site as a whole",
+        )
+
+
+def _control(plan: Plan) -> Iterator[Problem]:
+    if plan.privacy.unit == "site" and plan.training.scaffold and plan.privacy.control_clip_norm is None:
+        yield Problem(
+            "plan key privacy.control_clip_norm",
+            'a value with privacy.unit = "site" and training.scaffold = true',
+            "nothing",
+            "The control variate leaves the site too: bound its change, or set training.scaffold = false",
+        )
+
+
+def _budget(plan: Plan) -> Iterator[Problem]:
+    target, limit = plan.privacy.epsilon, plan.ledger.max_epsilon
+    if target is not None and limit is not None and target > limit:
+        yield Problem(
+            "plan key privacy.epsilon",
+            f"at most ledger.max_epsilon = {limit:g}",
+            f"{target:g}",
+            "Lower the target; every site's ledger would refuse this run",
+        )

@@ -1,0 +1,73 @@
+"""Each site's public numbers: rows, weight, turns, and what one turn of work is."""
+
+import math
+from collections.abc import Mapping
+
+from consilia.dp.truncation import default_batch_cap
+from consilia.plan.run_plan import SiteTerms
+from consilia.plan.schedule import Schedule, inclusions
+from consilia.plan.schema import Plan
+from consilia.plan.weights import weights
+
+
+def passes(plan: Plan) -> int | None:
+    """Return how often one round goes through a site's rows, or None where the plan counts steps."""
+    training = plan.training
+    if training.algorithm == "fedsgd" or training.local_steps is not None:
+        return None
+    return training.local_epochs or 1
+
+
+def batches_in_a_pass(plan: Plan, count: int) -> int:
+    """Return how many batches one pass over `count` rows takes; Poisson: 1/q, rounded up, a public number."""
+    training = plan.training
+    if training.batch == "poisson":
+        return math.ceil(1.0 / (training.sampling_rate or 1.0) - 1e-9)
+    if training.batch == "fixed":
+        return math.ceil(count / (training.batch_size or count))
+    return 1
+
+
+def steps_a_round(plan: Plan, count: int) -> int:
+    """Return a site's local steps in one round; fedsgd sends one gradient."""
+    if plan.training.algorithm == "fedsgd":
+        return 1
+    if plan.training.local_steps is not None:
+        return plan.training.local_steps
+    return (passes(plan) or 1) * batches_in_a_pass(plan, count)
+
+
+def site_terms(plan: Plan, counts: Mapping[str, int], schedule: Schedule) -> tuple[SiteTerms, ...]:
+    """Return every site's terms, in order of name.
+
+    Args:
+        plan: A plan that breaks no rule.
+        counts: Registered rows of each site.
+        schedule: Who is asked when.
+    """
+    turns = dict.fromkeys(counts, 0)
+    for asked in schedule:
+        for site in asked:
+            turns[site] += 1
+    share, weight = inclusions(plan.aggregation, counts), weights(plan.aggregation, counts)
+    found = []
+    for site in sorted(counts):
+        count, steps = counts[site], steps_a_round(plan, counts[site])
+        expected, cap = _batch(plan, count, steps * turns[site])
+        found.append(SiteTerms(site, count, weight[site], share[site], turns[site], expected, cap, steps))
+    return tuple(found)
+
+
+def _batch(plan: Plan, count: int, draws: int) -> tuple[float, int]:
+    """Return the public normaliser of a step and the largest batch."""
+    training, private = plan.training, plan.privacy.unit == "record"
+    if training.batch == "full":
+        return (float(count) if private else 0.0), count
+    if training.batch == "fixed":
+        size = training.batch_size or count
+        return (float(size) if private else 0.0), size
+    rate = training.sampling_rate or 1.0
+    if not private:
+        return 0.0, min(training.batch_cap or count, count)
+    cap = training.batch_cap or default_batch_cap(count, rate, max(draws, 1), plan.privacy.delta or 1e-5)
+    return rate * count, min(cap, count)
