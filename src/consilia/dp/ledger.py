@@ -170,7 +170,5 @@ def _exact_sums(allotted: Iterable[Allotment]) -> tuple[Fraction | None, Fractio
     delta = Fraction(0)
     for item in allotted:
         delta += _exact(item.delta)
-        epsilon = (
-            epsilon + _exact(item.epsilon) if epsilon is not None and math.isfinite(item.epsilon) else None
-        )
+        epsilon = epsilon + _exact(item.epsilon) if epsilon is not None and math.isfinite(item.epsilon) else None
     return epsilon, delta

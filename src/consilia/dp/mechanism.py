@@ -1,0 +1,68 @@
+"""The Gaussian mechanism: the only place that turns a sensitivity and a multiplier into noise."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consilia.core.errors import PlanError, Problem, ProtocolError
+from consilia.core.randomness import SecretRng
+from consilia.core.spec import Adjacency
+from consilia.dp.event import Event
+
+
+@dataclass(frozen=True)
+class GaussianMechanism:
+    """Adds independent N(0, (z D)^2) to every coordinate.
+
+    Attributes:
+        noise_multiplier: z, at least 0 (0 adds nothing and guarantees nothing).
+        sensitivity: D, the l2 sensitivity of the vector, in its units.
+
+    Guarantees:
+        If neighbouring data sets move the vector by at most D in l2, one release costs what `event()` says, up to the
+        floating-point caveat of `core.randomness`.
+
+    Source:
+        Dwork and Roth (2014), The algorithmic foundations of differential privacy, appendix A.
+    """
+
+    noise_multiplier: float
+    sensitivity: float
+
+    def __post_init__(self) -> None:
+        problems = [
+            Problem("the Gaussian mechanism", f"a {name} of at least 0, finite", str(value), "")
+            for name, value in (("noise multiplier", self.noise_multiplier), ("sensitivity", self.sensitivity))
+            if not 0 <= value < np.inf
+        ]
+        if problems:
+            raise PlanError(problems)
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of the noise, in units of the vector."""
+        return self.noise_multiplier * self.sensitivity
+
+    def event(self, adjacency: Adjacency = Adjacency.ADD_REMOVE) -> Event:
+        """Return what one release is charged as, for the adjacency that the sensitivity was stated for."""
+        return Event(self.noise_multiplier, adjacency=adjacency)
+
+    def release(self, vector: NDArray[np.floating], rng: SecretRng) -> NDArray[np.floating]:
+        """Return the vector plus fresh noise, shape (d,), in the vector's dtype (float32 or float64).
+
+        The sum is taken in float64 and rounded once: rounding is post-processing, and noise drawn in float32 would have
+        fewer values to hide among.
+
+        Raises:
+            ProtocolError: If the vector is not finite; nothing is drawn then.
+        """
+        if not np.isfinite(vector).all():
+            raise ProtocolError.of(
+                "the Gaussian mechanism",
+                needs="finite values",
+                got="a vector with NaN or infinity",
+                hint="Clip first: the clipper turns such a vector into zero",
+            )
+        noised = vector.astype(np.float64) + self.std * rng.normal(vector.size)
+        return noised.astype(vector.dtype)

@@ -1,0 +1,94 @@
+"""Privacy loss distributions, by dp-accounting, on a grid that fits the run."""
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+
+# Below this the grid's own rounding (about 1e-17 a cell) is no longer small against delta: RDP alone is asked.
+SMALLEST_DELTA = 1e-12
+# An epsilon above this protects nobody, and its grid would fill the memory.
+_LARGEST_EPSILON = 1000.0
+# A grid step of 1/14 of one release's standard deviation makes epsilon (1/14)^2 / 12 = 4e-4 too large.
+_FINENESS = 14.0
+_DOUBLE, _LONG = np.float64, np.longdouble
+
+Part = tuple[float, float, int]
+"""Noise multiplier, sampling rate, number of releases."""
+
+
+@lru_cache(maxsize=1)
+def name() -> str:
+    """Return the accountant's name and version, as it stands in every record."""
+    return f"PLD (dp-accounting {metadata.version('dp-accounting')})"
+
+
+def pld_epsilon(parts: Sequence[Part], delta: float, *, about: float) -> float:
+    """Return epsilon for the composition of `parts`, or infinity where this accountant cannot say.
+
+    Args:
+        parts: The releases; each adds Gaussian noise to a sum over a Poisson sample.
+        delta: Target delta in (0, 1).
+        about: An epsilon known to be large enough (the RDP bound); it sizes the grid.
+
+    Guarantees:
+        The composition is (epsilon, delta)-differentially private under add-remove (and zero-out) adjacency. Discretised
+        upwards (connect the dots). The FFT that composes T releases is off by about T half-units in the last place, in
+        delta and either way (measured: 6e-11 at T = 1e6); four units each are taken off the delta asked for.
+
+    Source:
+        Doroshenko, Ghazi, Kamath, Kumar and Manurangsi (2022), Connect the dots: tighter discrete approximations of
+        privacy loss distributions; implemented in dp-accounting.
+    """
+    steps = sum(count for _, _, count in parts)
+    if delta < SMALLEST_DELTA or not about <= _LARGEST_EPSILON:
+        return math.inf
+    wide = _slack(steps, _DOUBLE) > 1e-3 * delta
+    slack = _slack(steps, _LONG if wide else _DOUBLE)
+    if slack > delta / 2:
+        return math.inf
+    grid = _grid(parts, about)
+    truncation = 1e-4 * delta
+    composed: Any = None
+    for multiplier, rate, count in parts:
+        one = _single(multiplier, rate, grid, wide).self_compose(count, truncation)
+        composed = one if composed is None else composed.compose(one, truncation)
+    epsilon = float(composed.get_epsilon_for_delta(delta - slack))
+    return epsilon if epsilon >= 0 else math.inf  # a NaN is no answer
+
+
+def _slack(steps: int, kind: type[np.floating[Any]]) -> float:
+    return 4 * float(np.finfo(kind).eps) * (steps + 1)
+
+
+def _grid(parts: Sequence[Part], about: float) -> float:
+    # Variance of the loss of one release, q^2 (exp(1/z^2) - 1), is what the grid has to resolve; with few releases or a
+    # heavy tail the grid need not be finer than 1e-3, and never finer than a millionth of the answer.
+    steps = sum(count for _, _, count in parts)
+    variance = sum(count * rate**2 * math.expm1(min(multiplier**-2, 50.0)) for multiplier, rate, count in parts)
+    fitting = math.sqrt(variance / steps) / _FINENESS
+    return max(min(fitting, 1e-3), 1e-6 * about, 1e-9)
+
+
+def _single(multiplier: float, rate: float, grid: float, wide: bool) -> Any:
+    from dp_accounting.pld import privacy_loss_distribution as plds  # noqa: PLC0415  (a second to import)
+
+    pld = plds.from_gaussian_mechanism(multiplier, value_discretization_interval=grid, sampling_prob=rate)
+    if not wide:
+        return pld
+    # The library composes in whatever precision the probabilities have; it has no public way to ask for more.
+    remove, add = _widened(pld._pmf_remove), _widened(pld._pmf_add)
+    return plds.PrivacyLossDistribution(remove, None if pld._symmetric else add)
+
+
+def _widened(pmf: Any) -> Any:
+    from dp_accounting.pld import pld_pmf  # noqa: PLC0415
+
+    dense = pmf.to_dense_pmf()
+    probabilities = np.asarray(dense._probs, dtype=_LONG)
+    return pld_pmf.DensePLDPmf(
+        dense._discretization, dense._lower_loss, probabilities, dense._infinity_mass, dense._pessimistic_estimate
+    )
