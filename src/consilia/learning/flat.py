@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
+from torch.nn.modules.dropout import _DropoutNd
 
 from consilia.core.errors import PlanError, Problem, ProtocolError, StoreError
 from consilia.core.spec import Segment
@@ -36,6 +37,7 @@ class FlatModel:
         local: Values of the trainable tensors kept at the site, a slice of `trainable`.
         local_grad: Their gradient.
         batch_statistics: True if a layer normalises over the batch.
+        stochastic: True if a layer draws at random while training.
     """
 
     def __init__(self, module: nn.Module, local: LocalLayers = "none") -> None:
@@ -83,7 +85,9 @@ class FlatModel:
             owner, _, leaf = name.rpartition(".")
             module.get_submodule(owner)._buffers[leaf] = view
             position = end
-        self.batch_statistics = any(isinstance(layer, _BatchNorm) for layer in module.modules())
+        layers = list(module.modules())
+        self.batch_statistics = any(isinstance(layer, _BatchNorm) for layer in layers)
+        self.stochastic = any(isinstance(layer, _DropoutNd) for layer in layers)
 
     @property
     def dim(self) -> int:
@@ -166,7 +170,5 @@ def _local_names(module: nn.Module, local: LocalLayers) -> frozenset[str]:
     else:
         owners = []
     return frozenset(
-        f"{owner}.{name}" if owner else name
-        for owner in owners
-        for name in module.get_submodule(owner).state_dict()
+        f"{owner}.{name}" if owner else name for owner in owners for name in module.get_submodule(owner).state_dict()
     )

@@ -8,9 +8,7 @@ from torch.nn import functional as F  # noqa: N812  (the name torch documents)
 
 from consilia.learning.flat import FlatModel
 
-_ELEMENTS_AT_ONCE = (
-    1 << 22
-)  # inputs a pass: the memory of a pass over all rows stays bounded whatever a site holds
+_ELEMENTS_AT_ONCE = 1 << 22  # inputs a pass: the memory of a pass over all rows stays bounded whatever a site holds
 
 
 def rows_at_once(features: Tensor) -> int:

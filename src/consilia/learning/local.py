@@ -1,13 +1,13 @@
 """One round at one site: from the global vector and the site's rows to how far the model moved."""
 
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from consilia.core.randomness import SecretRng
 from consilia.core.update import Vector
@@ -81,7 +81,7 @@ def train(
     )
     losses: list[Tensor] = []
     step = start_optimizer(model, work) if work.algorithm == "fedavg" else _only_local(model, work)
-    with _seeded(model.module, public):
+    with _seeded(int(public.integers(2**63))) if model.stochastic else nullcontext():
         for _ in range(work.steps):
             if work.batch == "full":
                 loss = gradient(features, labels)
@@ -118,21 +118,8 @@ def _rows(index: NDArray[np.int64], device: torch.device) -> Tensor:
     return rows if device.type == "cpu" else rows.to(device)
 
 
-def _seeded(module: nn.Module, public: np.random.Generator) -> "_Seeded | nullcontext[None]":
-    stochastic = any(isinstance(layer, nn.modules.dropout._DropoutNd) for layer in module.modules())
-    return _Seeded(int(public.integers(2**63))) if stochastic else nullcontext()
-
-
-class _Seeded:
-    """Layers that draw at random follow this seed; torch's global generator is put back afterwards."""
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-        self._fork = torch.random.fork_rng()
-
-    def __enter__(self) -> None:
-        self._fork.__enter__()
-        torch.manual_seed(self._seed)
-
-    def __exit__(self, *exception: object) -> None:
-        self._fork.__exit__(None, None, None)
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        yield

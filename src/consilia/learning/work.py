@@ -55,14 +55,10 @@ class LocalWork:
             faults.append(Problem("local work with clipping", "a positive public expected batch",
                                   str(self.expected_batch), "Use q x count, or the batch size"))  # fmt: skip
         if not 0 <= self.noise_multiplier < float("inf"):
-            faults.append(
-                Problem("local work", "a noise multiplier of at least 0", str(self.noise_multiplier), "")
-            )
+            faults.append(Problem("local work", "a noise multiplier of at least 0", str(self.noise_multiplier), ""))
         if self.noise_multiplier > 0 and self.clip_norm is None:
             faults.append(
-                Problem(
-                    "local work with noise", "a clip norm", "none", "Noise without a bound protects nobody"
-                )
+                Problem("local work with noise", "a clip norm", "none", "Noise without a bound protects nobody")
             )
         if self.steps < 1:
             faults.append(Problem("local work", "at least one step", str(self.steps), ""))

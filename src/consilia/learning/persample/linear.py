@@ -103,9 +103,7 @@ def _leaves(module: nn.Module) -> list[nn.Module]:
 
 
 def _hooked(layer: nn.Module) -> bool:
-    return bool(
-        layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks
-    )
+    return bool(layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks)
 
 
 def _row_squares(x: Tensor) -> Tensor:
