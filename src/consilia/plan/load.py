@@ -42,14 +42,14 @@ def from_text(text: str, overrides: Sequence[str] = (), *, name: str = "plan") -
     return _plan(text, overrides, name=name, folder=None)
 
 
-def from_json(text: str) -> Plan:
-    """Read back a plan from the JSON of its canonical form, as a journal keeps it.
+def from_json(value: Json) -> Plan:
+    """Read back a plan from its canonical form, as a journal keeps it.
 
     Raises:
         PlanError: If it is not one.
     """
     try:
-        return Plan.model_validate_json(text, strict=True)
+        return Plan.model_validate_json(json.dumps(value), strict=True)
     except ValidationError as error:
         raise PlanError(problems_of(error.errors(include_url=False))) from None
 
