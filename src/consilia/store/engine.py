@@ -162,6 +162,8 @@ def _engine(path: Path) -> Engine:
 
     @event.listens_for(engine, "connect")
     def _connected(connection: sqlite3.Connection, _record: object) -> None:
+        # A model is one large row: four times fewer pages than the default halve its time (new files only).
+        connection.execute("PRAGMA page_size = 16384")
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA synchronous = FULL")  # NORMAL may lose a commit when the power fails
         connection.execute("PRAGMA fullfsync = ON")  # macOS: an fsync that reaches the disk

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self, cast
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import insert, select, update
 
 from consilia.core.canonical import Json, canonical_bytes, digest_bytes
 from consilia.core.errors import StoreError
@@ -29,7 +29,7 @@ Status = Literal["running", "done", "stopped", "failed"]
 _put_record = insert(journal_records)
 _set_run = update(journal_run)
 _put_state = insert(journal_state)
-_drop_state = delete(journal_state)
+_replace_state = update(journal_state)  # in place: faster than delete and insert, and the file stays flat
 
 
 class Journal:
@@ -159,8 +159,7 @@ class Journal:
         state_digest = digest_bytes(state)
         with writing(self._engine, self._who, "journal.commit") as connection:
             connection.execute(_put_record, {"round": round, "record": raw_record, "charges": raw_charges})
-            connection.execute(_drop_state)
-            connection.execute(_put_state, {"run": self.run, "digest": state_digest, "state": state})
+            connection.execute(_replace_state, {"digest": state_digest, "state": state})
             connection.execute(_set_run, {"round": round})
         self.round, self.state = round, state
 
