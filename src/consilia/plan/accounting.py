@@ -102,7 +102,7 @@ def _bounds(
         found = {exposure: bound(_composer(plan, exposure)(z), delta - extra) for exposure in exposures}
         largest = max(item.epsilon for item in found.values())
         # The price grows with epsilon and epsilon with the price: go up until the price covers its result.
-        if largest <= priced_at or not extra or not math.isfinite(largest):
+        if not math.isfinite(largest) or _cut(plan, sites, largest) <= extra:
             return found, extra
         priced_at = largest * (1.0 + 1e-6)
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from consilia.core.spec import Adjacency
 from consilia.dp.event import Event
+from consilia.dp.sensitivity import effective_multiplier
 from consilia.plan.run_plan import SiteTerms
 from consilia.plan.schema import Plan
 from consilia.plan.terms import passes
@@ -47,12 +48,12 @@ def round_event(plan: Plan, z: float, steps: int, ratio: float) -> Event:
         step is a release of a clipped sum (C), and a row of a fixed batch is in one batch a pass, where replacing it
         moves the sum by 2C. Fixed batches are never amplified; without whole passes every step is charged.
     """
-    adjacency = adjacency_of(plan)
+    adjacency, own = adjacency_of(plan), effective_multiplier(z, own=1.0, largest=ratio)
     if plan.privacy.unit == "site":
-        return Event(z * ratio, adjacency=adjacency)
+        return Event(own, adjacency=adjacency)
     if plan.training.batch == "fixed":
-        return Event(z * ratio / 2.0, 1.0, passes(plan) or steps, adjacency)
-    return Event(z * ratio, sampling_rate(plan), steps, adjacency)
+        return Event(own / 2.0, 1.0, passes(plan) or steps, adjacency)
+    return Event(own, sampling_rate(plan), steps, adjacency)
 
 
 def evaluations(plan: Plan) -> int:

@@ -17,17 +17,11 @@ def delta_limit(counts: Mapping[str, int]) -> float:
 
 
 def delta_problems(plan: Plan, counts: Mapping[str, int]) -> list[Problem]:
-    """Refuse a delta above the limit without a reason, and one at which a site's records may simply be published."""
+    """Refuse a delta above the limit without a reason."""
     delta = plan.privacy.delta
     if delta is None or not counts:
         return []
     site, count = min(counts.items(), key=lambda item: (item[1], item[0]))
-    if delta >= 1.0 / count:
-        # At 1/n the guarantee allows publishing one row of the site, picked at random.
-        return [
-            Problem("plan key privacy.delta", f"less than 1 / {count} (rows of site {site})", f"{delta:g}",
-                    f"Set it to {delta_limit(counts):.2g} or less")
-        ]  # fmt: skip
     if delta > delta_limit(counts) and not (plan.privacy.delta_reason or "").strip():
         return [
             Problem("plan key privacy.delta", f"at most {delta_limit(counts):.2g} (the usual 1e-5, and a tenth of "
@@ -75,7 +69,7 @@ def _claim(plan: Plan, sites: tuple[SiteTerms, ...], epsilon: float | None) -> I
         yield "The sites' numbers of rows are declared public; the claim does not hide them."
     if plan.evaluation.metrics == "public":
         yield "Metrics of held-out rows leave the sites without noise: their holders declare these rows public."
-    yield from _private_tables(plan)
+    yield from _divided(plan)
     idle = [terms.name for terms in sites if not terms.participations]
     if idle:
         yield f"The schedule never asks: {', '.join(idle)}."
@@ -95,7 +89,7 @@ def _expected_failures(sites: tuple[SiteTerms, ...], delta: float) -> Iterator[s
         )
 
 
-def _private_tables(plan: Plan) -> Iterator[str]:
+def _divided(plan: Plan) -> Iterator[str]:
     if plan.data.source in BUILTIN or plan.sites.partition == "natural":
         return
     yield "Sites are simulated by dividing one table: the claim holds for each site's rows as divided."

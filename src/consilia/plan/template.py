@@ -1,0 +1,100 @@
+"""The plan that `consilia init` writes: every key the schema knows, with what it means, ready to run.
+
+It is made from the schema, so that no key can be missing from it or differ from what the loader accepts.
+"""
+
+import json
+from typing import Any, get_args
+
+from pydantic.fields import FieldInfo
+
+from consilia.plan.schema import Plan
+
+_HEAD = """\
+# A plan of Consilia: all that the parties of one training run agree on. Unknown keys are errors.
+# A line that begins with "# key =" shows a key that is not set. Check the plan with: consilia check plan.toml
+"""
+
+# What differs from the defaults, so that the plan runs at once: four hospitals, records protected at epsilon 1.
+_SET: dict[str, Any] = {
+    "run.name": "first",
+    "data.source": "heart",
+    "data.split": "exact",
+    "data.test_fraction": 0.34,
+    "sites.counts": "public",
+    "training.algorithm": "fedsgd",
+    "training.rounds": 120,
+    "training.batch": "full",
+    "training.server_optimizer": "momentum",
+    "training.server_learning_rate": 0.1,
+    "training.keep": "tail-average",
+    "privacy.unit": "record",
+    "privacy.epsilon": 1.0,
+    "privacy.delta": 1e-3,
+    "privacy.delta_reason": "A published table of 740 patients; the smallest of its four hospitals has 46.",
+    "privacy.clip_norm": 0.3,
+    "evaluation.metrics": "public",
+}
+
+# Examples for keys that have no default and are not set.
+_EXAMPLES: dict[str, Any] = {
+    "data.path": "rows.csv",
+    "data.labels_path": "train-labels-idx1-ubyte.gz",
+    "data.label": "disease",
+    "data.classes": ["no", "yes"],
+    "data.numeric": {"age": [18, 100]},
+    "data.categories": {"sex": ["f", "m"]},
+    "data.id_column": "row",
+    "data.site_column": "hospital",
+    "data.patient_column": "patient",
+    "data.train_rows": 1000,
+    "sites.count": 5,
+    "sites.alpha": 0.5,
+    "sites.sizes": [5000, 800],
+    "sites.only": ["Cleveland", "Hungary"],
+    "sites.population": "cardiology-2024",
+    "training.local_epochs": 1,
+    "training.local_steps": 10,
+    "training.batch_size": 32,
+    "training.sampling_rate": 0.05,
+    "training.batch_cap": 128,
+    "training.patience": 10,
+    "privacy.against": "server",
+    "privacy.noise_multiplier": 1.0,
+    "privacy.control_clip_norm": 1.0,
+    "aggregation.count": 3,
+    "aggregation.fraction": 0.6,
+    "aggregation.cap": 5000,
+    "evaluation.noise_multiplier": 5.0,
+    "ledger.max_epsilon": 3.0,
+}
+
+
+def template() -> str:
+    """Return the text of a plan.toml that loads, checks and runs on the built-in data."""
+    lines = [_HEAD]
+    for section, field in Plan.model_fields.items():
+        kind: Any = field.annotation
+        lines += [f"[{section}]  # {kind.__doc__.splitlines()[0]}"]
+        lines += [_line(f"{section}.{key}", key, info) for key, info in kind.model_fields.items()]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _line(name: str, key: str, info: FieldInfo) -> str:
+    value = _SET.get(name)
+    if value is None and not info.is_required():
+        default = info.get_default(call_default_factory=True)
+        value = None if default == {} else default
+    setting = f"# {key} = {_toml(_EXAMPLES[name])}" if value is None else f"{key} = {_toml(value)}"
+    choices = " | ".join(word for word in get_args(info.annotation) if isinstance(word, str))
+    return f"{setting}  # {info.description}" + (f" ({choices})" if choices else "")
+
+
+def _toml(value: Any) -> str:
+    """Write one plain value as TOML."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(_toml(item) for item in value) + "]"
+    return json.dumps(value, ensure_ascii=False)
