@@ -56,7 +56,7 @@ def _mnist_cnn(shape: Shape) -> nn.Module:
     Source:
         Papernot et al. (2021), Tempered sigmoid activations for deep learning with DP, table 1.
     """
-    channels, height, width = _image(shape)
+    channels, height, width = _image(shape, 14)
     body: list[nn.Module] = [
         nn.Conv2d(channels, 16, 8, stride=2, padding=3), shape.act(), nn.MaxPool2d(2, stride=1),
         nn.Conv2d(16, 32, 4, stride=2), shape.act(), nn.MaxPool2d(2, stride=1), nn.Flatten(),
@@ -66,7 +66,7 @@ def _mnist_cnn(shape: Shape) -> nn.Module:
 
 
 def _nodule_cnn(shape: Shape) -> nn.Module:
-    channels, height, width = _image(shape)
+    channels, height, width = _image(shape, 4)
     body: list[nn.Module] = [
         nn.Conv2d(channels, 32, 3, padding=1), shape.act(), nn.MaxPool2d(2),
         nn.Conv2d(32, 64, 3, padding=1), shape.act(), nn.MaxPool2d(2), nn.Flatten(),
@@ -94,7 +94,7 @@ class _Residual(nn.Module):
 
 def _resnet_gn(shape: Shape) -> nn.Module:
     """Three residual stages of 16, 32 and 64 channels with GroupNorm, which treats each example alone."""
-    channels, _, _ = _image(shape)
+    channels, _, _ = _image(shape, 4)
     return nn.Sequential(
         nn.Conv2d(channels, 16, 3, padding=1, bias=False), nn.GroupNorm(8, 16), shape.act(),
         _Residual(16, 16, 1, shape), _Residual(16, 32, 2, shape), _Residual(32, 64, 2, shape),
@@ -102,10 +102,10 @@ def _resnet_gn(shape: Shape) -> nn.Module:
     )  # fmt: skip
 
 
-def _image(shape: Shape) -> tuple[int, int, int]:
-    if len(shape.inputs) != 3 or min(shape.inputs[1:]) < 12:
+def _image(shape: Shape, side: int) -> tuple[int, int, int]:
+    if len(shape.inputs) != 3 or min(shape.inputs[1:]) < side:
         raise PlanError.of(
-            "an image model", needs="inputs of shape (channels, height, width), at least 12 x 12",
+            "an image model", needs=f"inputs of shape (channels, height, width), at least {side} x {side}",
             got=shape.inputs, hint="Name logistic or mlp, or image data",
         )  # fmt: skip
     channels, height, width = shape.inputs

@@ -13,4 +13,4 @@ def choose(model: FlatModel, rank: int) -> PerExample:
         model: The model.
         rank: Number of dimensions of a batch of features.
     """
-    return LinearChain.of(model, rank) or Fallback(model)
+    return LinearChain.of(model, rank) or Fallback.of(model)

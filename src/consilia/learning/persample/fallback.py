@@ -18,6 +18,19 @@ class Fallback:
     """Exact for every module that torch.func can trace and that treats each example alone."""
 
     model: FlatModel
+    places: dict[str, str]
+
+    @classmethod
+    def of(cls, model: FlatModel) -> "Fallback":
+        """Return the engine; a parameter that several layers share is found at each of them."""
+        names = {id(parameter): name for name, parameter in model.parameters.items()}
+        places = {
+            f"{owner}.{leaf}" if owner else leaf: names[id(parameter)]
+            for owner, layer in model.module.named_modules()
+            for leaf, parameter in layer._parameters.items()
+            if id(parameter) in names
+        }
+        return cls(model, places)
 
     def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> ClippedSum:
         """Write the sum of clipped gradients to `model.grad`."""
@@ -46,5 +59,7 @@ class Fallback:
         return ClippedSum(self.model.grad, torch.cat(norms), rejected)
 
     def _loss(self, values: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
-        logits = functional_call(self.model.module, values, (x[None],))
+        # torch's own tie_weights leaves a layer that stands at two places with a dead tensor: name each place once.
+        placed = {place: values[name] for place, name in self.places.items()}
+        logits = functional_call(self.model.module, placed, (x[None],), tie_weights=False)
         return F.cross_entropy(logits, y[None])

@@ -1,0 +1,183 @@
+"""Clipped sums equal the slow oracle, on drawn models, and bad examples count as nothing."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from consilia.learning.flat import FlatModel
+from consilia.learning.models import build
+from consilia.learning.persample import fallback
+from consilia.learning.persample.choose import choose
+from consilia.learning.persample.fallback import Fallback
+from consilia.learning.persample.linear import LinearChain
+
+Oracle = Callable[[nn.Module, Tensor, Tensor, float], Tensor]
+CLASSES = 3
+
+
+def assert_same(got: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(got, expected, rtol=1e-10, atol=1e-10)
+
+
+@st.composite
+def chains(draw: st.DrawFn) -> tuple[nn.Module, tuple[int, ...]]:
+    shape = tuple(draw(st.lists(st.integers(1, 4), min_size=1, max_size=3)))
+    widths = draw(st.lists(st.integers(1, 6), max_size=3))
+    layers: list[nn.Module] = [nn.Flatten()]
+    before = int(torch.tensor(shape).prod())
+    for width in widths:
+        layers.append(nn.Linear(before, width, bias=draw(st.booleans())))
+        layers.append(draw(st.sampled_from([nn.ReLU, nn.Tanh, nn.Flatten]))())
+        before = width
+    layers.append(nn.Linear(before, CLASSES, bias=draw(st.booleans())))
+    return nn.Sequential(nn.Sequential(*layers[:2]), *layers[2:]), shape
+
+
+@st.composite
+def convolutions(draw: st.DrawFn) -> tuple[nn.Module, tuple[int, ...]]:
+    channels, out, side = draw(st.integers(1, 3)), draw(st.sampled_from([2, 4])), draw(st.integers(4, 7))
+    kernel, stride, padding = draw(st.integers(1, 3)), draw(st.integers(1, 2)), draw(st.integers(0, 1))
+    layers: list[nn.Module] = [
+        nn.Conv2d(channels, out, kernel, stride=stride, padding=padding, bias=draw(st.booleans()))
+    ]
+    if draw(st.booleans()):
+        layers.append(nn.GroupNorm(2, out))
+    layers += [draw(st.sampled_from([nn.ReLU, nn.Tanh]))(), nn.AdaptiveAvgPool2d(2), nn.Flatten()]
+    return nn.Sequential(*layers, nn.Linear(4 * out, CLASSES)), (channels, side, side)
+
+
+def batch(shape: tuple[int, ...], rows: int, seed: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    scale = 10.0 ** torch.randint(-2, 2, (rows, *(1 for _ in shape)), generator=generator).double()
+    features = torch.randn(rows, *shape, generator=generator, dtype=torch.float64) * scale
+    return features, torch.randint(0, CLASSES, (rows,), generator=generator)
+
+
+@settings(max_examples=60, deadline=None)
+@given(chains(), st.integers(0, 9), st.floats(1e-3, 100), st.integers(0, 10**6))
+def test_chain_equals_oracle(
+    slow_clipped_sum: Oracle, drawn: tuple[nn.Module, tuple[int, ...]], rows: int, clip_norm: float, seed: int
+) -> None:
+    module, shape = drawn
+    model = FlatModel(module.double())
+    features, labels = batch(shape, rows, seed)
+    engine = choose(model, features.dim())
+    assert isinstance(engine, LinearChain)
+    expected = slow_clipped_sum(module, features, labels, clip_norm)
+    result = engine.clipped_sum(features, labels, clip_norm)
+    assert_same(result.total, expected)
+    assert_same(Fallback.of(model).clipped_sum(features, labels, clip_norm).total, expected)
+
+
+@settings(max_examples=25, deadline=None)
+@given(convolutions(), st.integers(0, 5), st.floats(1e-3, 100), st.integers(0, 10**6))
+def test_fallback_equals_oracle(
+    slow_clipped_sum: Oracle, drawn: tuple[nn.Module, tuple[int, ...]], rows: int, clip_norm: float, seed: int
+) -> None:
+    module, shape = drawn
+    model = FlatModel(module.double())
+    features, labels = batch(shape, rows, seed)
+    engine = choose(model, features.dim())
+    assert isinstance(engine, Fallback)
+    result = engine.clipped_sum(features, labels, clip_norm)
+    assert_same(result.total, slow_clipped_sum(module, features, labels, clip_norm))
+
+
+@pytest.mark.parametrize("name", ["logistic", "mlp", "nodule-cnn"])
+@pytest.mark.parametrize("chunk", [1, 1 << 23])
+@settings(max_examples=8, deadline=None)
+@given(bad=st.lists(st.tuples(st.integers(0, 6), st.sampled_from(["nan", "inf", "-inf"])), max_size=8))
+def test_bad_examples_contribute_nothing_else(
+    slow_clipped_sum: Oracle, name: str, chunk: int, bad: list[tuple[int, str]]
+) -> None:
+    module = build(name, input_shape=(1, 4, 4), classes=CLASSES, hidden=(5,), activation="tanh", seed=1).double()
+    model = FlatModel(module)
+    features, labels = batch((1, 4, 4), 7, seed=2)
+    spoilt = features.clone()
+    for row, value in bad:
+        spoilt[row, 0, row % 4, 1] = float(value)
+    good = [row for row in range(7) if torch.isfinite(spoilt[row]).all()]
+    expected = slow_clipped_sum(module, features[good], labels[good], 0.5)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fallback, "_ELEMENTS_AT_ONCE", chunk)
+        result = choose(model, 4).clipped_sum(spoilt, labels, 0.5)
+    assert_same(result.total, expected)
+    assert result.rejected == 7 - len(good)
+
+
+@pytest.mark.parametrize("name", ["mlp", "nodule-cnn"])
+def test_each_contribution_is_at_most_the_clip_norm(name: str) -> None:
+    module = build(name, input_shape=(1, 4, 4), classes=CLASSES, seed=1)
+    model = FlatModel(module)
+    engine = choose(model, 4)
+    features, labels = batch((1, 4, 4), 40, seed=3)
+    seen = [
+        float(engine.clipped_sum(features[i : i + 1].float(), labels[i : i + 1], 0.3).total.norm()) for i in range(40)
+    ]
+    assert 0.3 * (1 - 1e-4) <= max(seen) <= 0.3 * (1 + 1e-6)
+
+
+class _Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.a = nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.a(self.a(x))
+        return y
+
+
+class _Doubled(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * super().forward(x)
+
+
+def _hooked() -> nn.Module:
+    layer = nn.Linear(3, 3)
+    layer.register_forward_hook(lambda _module, _inputs, output: 2 * output)
+    return nn.Sequential(layer)
+
+
+def _frozen() -> nn.Module:
+    module = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    module[0].bias.requires_grad_(False)
+    return module
+
+
+class _TwoLayersOneWeight(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(3, 3), nn.Linear(3, 3)
+        self.b.weight = self.a.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.b(self.a(x).tanh())
+        return y
+
+
+def _shared() -> nn.Module:
+    layer = nn.Linear(3, 3)
+    return nn.Sequential(layer, nn.Tanh(), layer)
+
+
+@pytest.mark.parametrize(
+    "module", [_Tied(), _TwoLayersOneWeight(), nn.Sequential(_Doubled(3, 3)), _hooked(), _frozen(), _shared(), nn.Sequential(
+        nn.utils.parametrizations.weight_norm(nn.Linear(3, 3)))]
+)  # fmt: skip
+def test_closed_form_is_not_used_where_it_would_be_wrong(slow_clipped_sum: Oracle, module: nn.Module) -> None:
+    model = FlatModel(module.double())
+    features, labels = batch((3,), 6, seed=4)
+    engine = choose(model, 2)
+    assert isinstance(engine, Fallback)
+    total = engine.clipped_sum(features, labels, 0.7).total
+    assert_same(total, slow_clipped_sum(module, features, labels, 0.7))
+
+
+def test_a_linear_layer_on_sequences_goes_to_the_fallback() -> None:
+    module = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Flatten(), nn.Linear(12, 3))
+    assert isinstance(choose(FlatModel(module), 3), Fallback)
+    assert isinstance(choose(FlatModel(nn.Sequential(nn.Flatten(), *module)), 3), LinearChain)
