@@ -5,17 +5,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from consilia.core.errors import PlanError, Problem
+from consilia.core.errors import PlanError
 from consilia.core.randomness import SharedSeed
-from consilia.core.spec import Unit, UpdateSpec
+from consilia.core.spec import UpdateSpec
 from consilia.core.update import Vector
 from consilia.learning.flat import FlatModel
-from consilia.learning.models import build, problems
+from consilia.learning.models import build as build_model
+from consilia.learning.models import problems
 from consilia.learning.work import LocalWork
-from consilia.pipeline.chain import Chain, Protection
-from consilia.pipeline.chain import build as build_chain
-from consilia.plan.check import check
-from consilia.plan.rules import problems as rule_problems
+from consilia.pipeline.chain import Chain, build
+from consilia.plan.check import check, protection_of
+from consilia.plan.rules import broken
 from consilia.plan.run_plan import RunPlan, SiteHalf
 from consilia.plan.schema import Plan
 from consilia.rounds.entropy import Entropy
@@ -38,7 +38,10 @@ class Prepared:
     @property
     def chain(self) -> Chain:
         """The pipeline that both ends build from the plan's public numbers."""
-        return build_chain(UpdateSpec(self.run_plan.spec.segments), protection_of(self.run_plan))
+        plan = self.run_plan
+        control_dim = self.model.dim if plan.plan.training.scaffold else 0
+        protection = protection_of(plan.plan, plan.sites, plan.noise_multiplier, control_dim=control_dim)
+        return build(UpdateSpec(plan.spec.segments), protection)
 
 
 def prepare(plan: Plan, folder: Path) -> Prepared:
@@ -48,36 +51,25 @@ def prepare(plan: Plan, folder: Path) -> Prepared:
         PlanError: With every problem of the plan.
         DataError: With every fault of the data.
     """
-    first = rule_problems(plan)
+    first = broken(plan)
     if first:
         raise PlanError(first)
     rows = site_rows(plan, folder)
     table = next(iter(rows.values())).train
     config = plan.model
-    module = build(
+    module = build_model(
         config.name, input_shape=table.input_shape, classes=len(table.classes), hidden=tuple(config.hidden),
         activation=config.activation, seed=SharedSeed.of(plan.run.seed).derive("model").integer(),
     )  # fmt: skip
-    faults: list[Problem] = problems(module, per_example=plan.privacy.unit == "record")
-    if faults:
-        raise PlanError(faults)
+    unfit = problems(module, per_example=plan.privacy.unit == "record")
+    if unfit:
+        raise PlanError(unfit)
     model = FlatModel(module, config.local_layers)
     run_plan = check(
         plan, counts={site: len(part.train) for site, part in rows.items()}, input_shape=table.input_shape,
         classes=len(table.classes), segments=model.segments,
     )  # fmt: skip
     return Prepared(run_plan, rows, model, model.get())
-
-
-def protection_of(plan: RunPlan) -> Protection:
-    """Return the public numbers that the pipeline is built from."""
-    privacy, scaffold = plan.plan.privacy, plan.plan.training.scaffold
-    return Protection(
-        unit=Unit(privacy.unit), placement=privacy.noise, multiplier=plan.noise_multiplier, clip_norm=privacy.clip_norm,
-        control_clip_norm=privacy.control_clip_norm, control_dim=plan.spec.dim // 2 if scaffold else 0,
-        weights={terms.name: terms.weight for terms in plan.sites},
-        normalisers={terms.name: terms.expected_batch for terms in plan.sites},
-    )  # fmt: skip
 
 
 def local_work(half: SiteHalf) -> LocalWork:
