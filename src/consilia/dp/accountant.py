@@ -121,6 +121,11 @@ def _require_meaning(composition: Composition, delta: float) -> None:
             problems.append(Problem(who, "add-remove adjacency where records are sampled",
                                     f"replace-one with sampling rate {event.sampling_rate}",
                                     "State the sensitivity of adding or removing one record"))  # fmt: skip
+    relations = {event.adjacency for event, times in composition if times}
+    if Adjacency.REPLACE_ONE in relations and len(relations) > 1:
+        # The same mechanism has up to twice the sensitivity under replace-one: adding both up would mean nothing.
+        problems.append(Problem("privacy accounting", "events of one adjacency", ", ".join(sorted(relations)),
+                                "State every sensitivity of the run for replacing one record"))  # fmt: skip
     if problems:
         raise PlanError(problems)
 
