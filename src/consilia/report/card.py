@@ -1,0 +1,263 @@
+"""The privacy card: what a run claims, against whom, by what means, and what it does not cover. Words only, no markup.
+
+The page, the model card and the command line all take their statements from here, so that they cannot differ.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from consilia.report.facts import ADVERSARIES, Facts
+from consilia.report.limits import not_covered
+from consilia.report.numbers import HIDDEN, bound, plain
+from consilia.report.numbers import share as percent
+
+WHO: Mapping[str, str] = {
+    "server": "the coordinator, which sees every message of every site",
+    "server+colluding-sites": "the coordinator together with any number of other sites",
+    "other-sites": "the other sites, which see the model of every round",
+    "world": "anyone who is given the released model",
+}
+_ADJACENCY: Mapping[str, str] = {
+    "add-remove": "two data sets are neighbours when one has a single record more than the other",
+    "replace-one": "two data sets are neighbours when they differ in the content of a single record",
+    "zero-out": "two runs are neighbours when one site's contribution is replaced by nothing",
+}
+_WITHOUT: Mapping[str, str] = {
+    "add-remove": "with or without any single record of any one site",
+    "replace-one": "whatever the content of any single record of any one site",
+    "zero-out": "with or without any single site's contribution",
+}
+_PLACEMENT: Mapping[str, str] = {
+    "site": "at each site, before anything leaves it",
+    "server": "at the coordinator, after the sum: sites trust it",
+    "distributed": "as a share at each site, under a secure sum",
+}
+_METRICS: Mapping[str, str] = {
+    "public": "accuracy, loss and number of held-out rows of each site, declared public by their holders",
+    "charged": "counts of right and wrong held-out rows of each site, with noise that epsilon includes",
+    "hidden": "no metric of held-out rows",
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the card."""
+
+    label: str
+    value: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Lines that belong together."""
+
+    title: str
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Sites with the same bounds: their names, turns, and epsilon per adversary as text."""
+
+    sites: tuple[str, ...]
+    turns: int
+    epsilon: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Card:
+    """The whole card.
+
+    Attributes:
+        verdict: "private", "open" (no privacy was asked for) or "not-private" (reproducible mode).
+        headline: The claim in a line.
+        statement: The claim in full.
+        groups: The means.
+        bounds: Epsilon per site and adversary.
+        heads: (site, head of its ledger).
+        warnings: What `check` warned of.
+        not_covered: What the claim does not say.
+    """
+
+    verdict: str
+    headline: str
+    statement: str
+    groups: tuple[Group, ...]
+    bounds: tuple[Bounds, ...]
+    heads: tuple[tuple[str, str], ...]
+    warnings: tuple[str, ...]
+    not_covered: tuple[str, ...]
+
+
+def build(facts: Facts, heads: Mapping[str, str]) -> Card:
+    """Put a run's numbers into words."""
+    verdict = verdict_of(facts)
+    return Card(
+        verdict=verdict,
+        headline=_headline(facts, verdict),
+        statement=_statement(facts, verdict),
+        groups=(_guarantee(facts, verdict), _mechanism(facts), _leaves(facts), _identity(facts)),
+        bounds=_bounds(facts),
+        heads=tuple(sorted(heads.items())),
+        warnings=tuple(facts["warnings"]),
+        not_covered=not_covered(facts),
+    )
+
+
+def verdict_of(facts: Facts) -> str:
+    """Return "private", "open" or "not-private"."""
+    if facts["unit"] == "none":
+        return "open"
+    return "not-private" if facts["reproducible"] or facts["epsilon"] is None else "private"
+
+
+def claim(facts: Facts) -> str:
+    """Return the one line that a terminal prints: epsilon, delta, unit and against whom, or why there is no claim."""
+    verdict = verdict_of(facts)
+    if verdict == "open":
+        return "no epsilon: the plan asks for no differential privacy"
+    if verdict == "not-private":
+        return "no epsilon: reproducible mode is not private, its noise follows from the public seed"
+    return (
+        f"epsilon {bound(facts['epsilon'])} at delta {facts['delta']:g} for one {facts['unit']} "
+        f"({facts['adjacency']}), against {WHO[facts['against']]}"
+    )
+
+
+def _headline(facts: Facts, verdict: str) -> str:
+    if verdict == "private":
+        return f"({bound(facts['epsilon'])}, {facts['delta']:g})-differentially private for one {facts['unit']}"
+    return "No privacy was asked for" if verdict == "open" else "This run is not private"
+
+
+def _statement(facts: Facts, verdict: str) -> str:
+    if verdict == "open":
+        return (
+            "The sites sent their updates without noise. What a record can leak through them is not bounded: "
+            "use such a run for public or synthetic data, or as the figure to compare private runs with."
+        )
+    if verdict == "not-private":
+        return (
+            "Its noise and its batches follow from the public seed, so that the run can be repeated bit for bit; "
+            "whoever knows the plan can subtract the noise. It claims no epsilon, whatever its noise multiplier."
+        )
+    epsilon = facts["epsilon"] or 0.0
+    factor = f"{math.exp(epsilon):.3g}" if epsilon < 20 else f"e^{bound(epsilon)}"
+    return (
+        f"Against {WHO[facts['against']]}: {_WITHOUT[facts['adjacency']]}, the probability of anything it can see in the "
+        f"whole run changes by a factor of at most e^{bound(epsilon)} (about {factor}), plus at most {facts['delta']:g}. "
+        "The figure is the largest over all sites and covers every round of the schedule, also when training stopped early."
+    )
+
+
+def _guarantee(facts: Facts, verdict: str) -> Group:
+    claims = verdict == "private"
+    nothing = "none: no claim is made"
+    extra = max((site["extra_delta"] for site in facts["sites"]), default=0.0)
+    cut = f"of which at most {bound(extra)} pays for batches cut at their cap" if extra else ""
+    reason = facts["delta_reason"]
+    notes = "; ".join(filter(None, (f"stated reason: {reason}" if reason else "", cut if claims else "")))
+    return Group(
+        "Guarantee",
+        (
+            Row("Unit of privacy", facts["unit"], "" if verdict == "open" else "one unit for the whole run"),
+            Row("Adjacency", facts["adjacency"] if verdict != "open" else nothing,
+                _ADJACENCY.get(facts["adjacency"], "") if verdict != "open" else ""),
+            Row("Epsilon", bound(facts["epsilon"]) if claims else nothing,
+                "largest bound over all sites, rounded up" if claims else ""),
+            Row("Delta", f"{facts['delta']:g}" if facts["delta"] is not None else "none", notes),
+            Row("Against", facts["against"] if verdict != "open" else nothing,
+                WHO.get(facts["against"], "") if verdict != "open" else ""),
+            Row("Accountant", facts["accountant"], "the tightest valid bound of RDP and PLD" if claims else ""),
+        ),
+    )  # fmt: skip
+
+
+def _mechanism(facts: Facts) -> Group:
+    if facts["unit"] == "none":
+        return Group("Mechanism", (Row("Noise", "none"), Row("Clipping", "none"), _sampling(facts), _turns(facts)))
+    record = facts["unit"] == "record"
+    rows = [
+        Row("Placement of noise", facts["noise"], _PLACEMENT[facts["noise"]]),
+        Row("Noise multiplier", f"{facts['noise_multiplier']:.5g}",
+            "Gaussian; standard deviation over clip norm" if facts["noise"] != "server"
+            else "Gaussian; standard deviation over the largest bounded contribution"),
+        Row("Clip norm", plain(facts["clip_norm"]),
+            "bound on the l2 norm of one example's gradient" if record else "bound on the l2 norm of a site's update"),
+    ]  # fmt: skip
+    if facts["control_clip_norm"] is not None:
+        rows.append(Row("Clip norm of controls", plain(facts["control_clip_norm"]), "SCAFFOLD's control variates"))
+    rows += [_sampling(facts), *_caps(facts), _turns(facts)]
+    return Group("Mechanism", tuple(rows))
+
+
+def _sampling(facts: Facts) -> Row:
+    if facts["batch"] == "poisson":
+        gain = "amplification is claimed for this alone" if facts["unit"] == "record" else "no amplification is claimed"
+        return Row("Sampling of records", f"Poisson, rate {facts['sampling_rate']:.4g}, drawn secretly at each site", gain)
+    kind = "every record in every step" if facts["batch"] == "full" else "fixed batches of a shuffled order"
+    return Row("Sampling of records", "none", f"{kind}; no amplification is claimed")
+
+
+def _caps(facts: Facts) -> tuple[Row, ...]:
+    if facts["batch"] != "poisson" or facts["unit"] != "record":
+        return ()
+    caps = sorted({site["batch_cap"] for site in facts["sites"]})
+    value = plain(caps[0]) if len(caps) == 1 else f"{plain(caps[0])} to {plain(caps[-1])}"
+    extra = max((site["extra_delta"] for site in facts["sites"]), default=0.0)
+    delta = facts["delta"]
+    note = f"at most {bound(extra)}, {percent(extra / delta)} of delta" if extra and delta else "no part of delta"
+    return (Row("Batch cap", f"{value} records", f"an excess is dropped by secret order; its share: {note}"),)
+
+
+def _turns(facts: Facts) -> Row:
+    turns = sorted({site["participations"] for site in facts["sites"]})
+    value = f"at most {plain(turns[-1])} of {plain(facts['rounds'])} rounds" if turns else "none"
+    note = "by the public schedule; client sampling is not counted as amplification"
+    return Row("Participations of a site", value, note)
+
+
+def _leaves(facts: Facts) -> Group:
+    open_run, site_noise = facts["unit"] == "none", facts["noise"] == "site"
+    if open_run:
+        update = "each site's update, in clear"
+    else:
+        update = "each site's update, clipped and noised" if site_noise else "each site's clipped update, without noise"
+    norms = "in clear" if open_run else "of noised updates: they cost nothing more" if site_noise else HIDDEN
+    loss = "in clear" if open_run else HIDDEN
+    fit = "declared public" if facts["metrics"] == "public" else facts["metrics"]
+    return Group(
+        "What leaves a site",
+        (
+            Row("Updates", update, f"{plain(facts['parameters'])} numbers a round"),
+            Row("Metrics", fit, _METRICS[facts["metrics"]]),
+            Row("Training loss", loss),
+            Row("Norms and directions", norms, "computed by the coordinator"),
+            Row("Registered counts", "public", "upper bounds on training rows; weights are computed from them"),
+            Row("Errors", "class of an error only", "never its text, never a row"),
+        ),
+    )
+
+
+def _identity(facts: Facts) -> Group:
+    limit = facts["max_epsilon"]
+    return Group(
+        "Identity",
+        (
+            Row("Plan", facts["digest"][:16], "begin of the SHA-256 of plan and registered numbers"),
+            Row("Population", facts["population"], "the ledgers add up all runs under this name"),
+            Row("Limit of the ledgers", "none set" if limit is None else f"epsilon {plain(limit)} over all runs"),
+            Row("Randomness", "public seed (reproducible mode)" if facts["reproducible"] else "the operating system's",
+                "for noise and secret batches"),
+        ),
+    )  # fmt: skip
+
+
+def _bounds(facts: Facts) -> tuple[Bounds, ...]:
+    table: dict[tuple[int, tuple[str, ...]], list[str]] = {}
+    for site in facts["sites"]:
+        row = tuple(bound(site["epsilon"][who]) for who in ADVERSARIES)
+        table.setdefault((site["participations"], row), []).append(site["name"])
+    return tuple(Bounds(tuple(names), turns, row) for (turns, row), names in table.items())

@@ -1,0 +1,92 @@
+"""What a report is made of: one run as plain values, read from its folder."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from consilia.core.errors import StoreError
+from consilia.report.facts import Facts
+from consilia.report.numbers import HIDDEN
+
+FACTS = "card.json"
+JOURNAL = "journal.sqlite"
+
+
+@dataclass(frozen=True)
+class Document:
+    """One run.
+
+    Attributes:
+        run: Id of the run.
+        status: "running", "done", "stopped" or "failed".
+        reason: Why it ended before its last round, or None.
+        plan: The plan in its canonical form.
+        facts: The numbers that followed from the plan.
+        records: One mapping a round.
+        result: The run's summary; None while it runs.
+    """
+
+    run: str
+    status: str
+    reason: str | None
+    plan: Mapping[str, Any]
+    facts: Facts
+    records: list[dict[str, Any]]
+    result: Mapping[str, Any] | None = None
+
+    @property
+    def last_scored(self) -> Mapping[str, Any]:
+        """The result, or while there is none the newest record with metrics, or nothing."""
+        if self.result is not None:
+            return self.result
+        scored = (record for record in reversed(self.records) if record.get("per_site"))
+        return next(scored, {})
+
+    @property
+    def heads(self) -> Mapping[str, str]:
+        """Heads of the sites' ledgers as the coordinator last knew them."""
+        return (self.result or {}).get("ledger_heads") or {}
+
+    def score(self, site: str) -> Mapping[str, Any] | None:
+        """Return a site's last metrics, or None where they are hidden."""
+        entry = (self.last_scored.get("per_site") or {}).get(site, HIDDEN)
+        return entry if isinstance(entry, Mapping) else None
+
+
+def read(folder: Path) -> Document:
+    """Read a run's folder; a run that another process is writing may be read as well.
+
+    Raises:
+        StoreError: If the folder holds no run that can be read.
+    """
+    from consilia.store.journal import Journal  # noqa: PLC0415  (a database is not needed to draw a page)
+
+    if not folder.is_dir():
+        raise StoreError.of(f"run {folder}", needs="a run's folder", got="no such folder",
+                            hint="Name the folder that `consilia run` printed; they lie under runs/")  # fmt: skip
+    if not (folder / JOURNAL).is_file():
+        raise StoreError.of(f"run {folder}", needs=f"a journal ({JOURNAL})", got="none",
+                            hint="Name the folder that `consilia run` printed; they lie under runs/")  # fmt: skip
+    with Journal.open(folder / JOURNAL, read_only=True) as journal:
+        return Document(
+            run=journal.run, status=journal.status, reason=journal.reason, plan=json.loads(journal.plan_json),
+            facts=_facts(folder), records=cast("list[dict[str, Any]]", journal.records()),
+            result=cast("Mapping[str, Any] | None", journal.result),
+        )  # fmt: skip
+
+
+def write_facts(folder: Path, values: Facts) -> None:
+    """Keep a run's numbers beside its journal, so that a report needs neither the data nor the model."""
+    (folder / FACTS).write_text(json.dumps(values, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def _facts(folder: Path) -> Facts:
+    path = folder / FACTS
+    try:
+        return cast("Facts", json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        reason = "no such file" if isinstance(error, FileNotFoundError) else type(error).__name__
+        raise StoreError.of(f"run {folder}", needs=f"its numbers ({FACTS})", got=reason,
+                            hint="`consilia run --resume` writes them anew") from None  # fmt: skip

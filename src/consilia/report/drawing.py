@@ -1,0 +1,113 @@
+"""How figures are drawn: matplotlib's object interface, vector output, colours that follow the page's theme.
+
+A figure is made with stand-in colours; in the markup each becomes a CSS variable, so that the same figure serves light, dark
+and print. Texts stay texts: they can be read aloud, searched and copied.
+"""
+
+import html
+import io
+import re
+from collections.abc import Sequence
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from consilia.report.markup import Html, tag, trusted
+
+# Stand-ins: nearly black, unlike each other, and nothing that matplotlib uses by itself.
+INK, SOFT, LINE, ACCENT, BAD, PAPER = "#010101", "#010102", "#010103", "#010104", "#010105", "#010106"
+SERIES = tuple(f"#0102{index:02x}" for index in range(1, 9))
+DASHES: tuple[object, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
+_VARIABLES = {INK: "ink", SOFT: "soft", LINE: "line", ACCENT: "accent", BAD: "bad", PAPER: "paper"} | {
+    color: f"s{index}" for index, color in enumerate(SERIES, 1)
+}
+_STYLE = {
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 9.0,
+    "axes.edgecolor": LINE,
+    "axes.labelcolor": SOFT,
+    "axes.linewidth": 0.8,
+    "xtick.color": LINE,
+    "ytick.color": LINE,
+    "xtick.labelcolor": SOFT,
+    "ytick.labelcolor": SOFT,
+    "text.color": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "grid.color": LINE,
+    "grid.linewidth": 0.5,
+    "axes.axisbelow": True,
+    "lines.linewidth": 1.6,
+    "lines.solid_capstyle": "round",
+    "path.simplify": True,
+}
+FULL, HALF = 9.6, 4.7
+
+
+def canvas(width: float, height: float) -> tuple[Figure, Axes]:
+    """Return an empty figure (inches) and its axes, in the house's style."""
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(width, height))
+        axes = figure.add_subplot()
+        axes.tick_params(length=0, pad=5)
+        axes.margins(x=0.01)
+    return figure, axes
+
+
+def to_svg(figure: Figure, *, name: str, title: str, description: str) -> Html:
+    """Return the figure as an inline SVG with its alternative text.
+
+    Args:
+        figure: The finished figure.
+        name: Unique on the page; ids inside derive from it.
+        title: What the figure shows.
+        description: What there is to see, for readers who cannot see it.
+    """
+    buffer = io.StringIO()
+    nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
+    with mpl.rc_context(_STYLE | {"svg.hashsalt": name}):  # the same records give the same page
+        figure.savefig(buffer, format="svg", transparent=True, bbox_inches="tight", pad_inches=0.03, metadata=nothing)
+    markup = buffer.getvalue()
+    markup = markup[markup.index("<svg") :]
+    markup = re.sub(r"<g id=\"[^\"]*\"", "<g", markup)  # groups of two figures share names; nothing refers to them
+    markup = re.sub(r"\s(xmlns:xlink|version|width|height)=\"[^\"]*\"", "", markup[: markup.index(">")]) + markup[
+        markup.index(">") :
+    ]
+    markup = markup.replace(' xmlns="http://www.w3.org/2000/svg"', "", 1).replace("xlink:href", "href")
+    markup = re.sub(r"<defs>\s*<style[^>]*>.*?</style>\s*</defs>", "", markup, flags=re.S)
+    for color, variable in _VARIABLES.items():
+        markup = markup.replace(color, f"var(--{variable})")
+    markup = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px", markup)
+    head = (
+        f'<svg role="img" aria-labelledby="{name}-t {name}-d"'
+        f"{markup[4 : markup.index('>')]}>"
+        f'<title id="{name}-t">{html.escape(title)}</title><desc id="{name}-d">{html.escape(description)}</desc>'
+    )
+    return tag("div", trusted(head + markup[markup.index(">") + 1 :].strip()), class_="drawing")
+
+
+def label_ends(axes: Axes, ends: Sequence[tuple[float, str, str]], x: float, *, gap: float = 0.058) -> None:
+    """Write each line's name at its right end, moved apart where they would meet.
+
+    Args:
+        axes: With final limits.
+        ends: (last value, name, colour) of each line.
+        x: Where the lines end.
+        gap: Least distance of two names, as a share of the axes' height.
+    """
+    to_axes = axes.transData + axes.transAxes.inverted()
+    places = sorted((float(to_axes.transform((x, value))[1]), name, color) for value, name, color in ends)
+    heights: list[float] = []
+    for wanted, _, _ in places:
+        heights.append(max(wanted, heights[-1] + gap) if heights else max(wanted, 0.0))
+    if heights and heights[-1] > 1.0:  # pushed out at the top: push back down
+        heights[-1] = 1.0
+        for index in range(len(heights) - 2, -1, -1):
+            heights[index] = min(heights[index], heights[index + 1] - gap)
+    for (_, name, color), height in zip(places, heights, strict=True):
+        axes.text(1.015, height, name, transform=axes.transAxes, color=color, va="center", ha="left", clip_on=False)
