@@ -146,7 +146,8 @@ def _one_label(table: Table, count: int, single: int, generator: np.random.Gener
         mine = order[(table.labels[order] == label) & free[order]][:share]
         free[mine] = False
         parts.append(mine)
-    parts += list(np.array_split(order[free[order]], count - single))
+    # A fresh order: in the old one the labels already taken from stand behind the others.
+    parts += list(np.array_split(generator.permutation(np.flatnonzero(free)), count - single))
     return _none_empty(parts)
 
 

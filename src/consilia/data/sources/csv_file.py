@@ -24,7 +24,7 @@ from consilia.data.sources.csv_columns import (
     NumericColumn,
     SiteColumn,
 )
-from consilia.data.sources.csv_lines import Lines
+from consilia.data.sources.csv_lines import Lines, as_text
 from consilia.data.sources.csv_spec import CsvSpec
 from consilia.data.sources.faults import Faults
 from consilia.data.sources.opening import open_binary
@@ -47,8 +47,8 @@ def read_csv(path: Path, spec: CsvSpec) -> Table:
     path = Path(path)
     faults = Faults(f"data file {str(path)!r}")
     reading = _Reading(spec, faults)
-    with open_binary(path, faults) as stream:
-        reading.consume(Lines(stream, faults))
+    with open_binary(path, faults) as stream, as_text(stream) as text:
+        reading.consume(Lines(text, faults))
     faults.raise_if_any()
     return reading.table(path.name)
 
@@ -74,7 +74,7 @@ class _Reading:
         """Read all rows; faults are recorded on the way."""
         reader = csv.reader(lines, strict=True)
         try:
-            header = next(reader, None)
+            header = next((row for row in reader if row), None)
             if header is None:
                 if not self._faults:
                     self._faults.add("a header line", "no line", "The first line names the columns")
@@ -190,9 +190,10 @@ class _Reading:
 def _hint(name: str, names: list[str]) -> str:
     # Only a name that resembles the wanted one is shown; anything else might be a patient's value (no header
     # line).
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.75)
+    lowered = {other.lower(): other for other in names}
+    close = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.75)
     if close:
-        return f"Is it the column {close[0]!r}?"
+        return f"Is it the column {lowered[close[0]]!r}?"
     if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
         return "Cells must be separated by commas"
     return "The first line must name the columns"

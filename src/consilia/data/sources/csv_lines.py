@@ -2,20 +2,24 @@
 
 import io
 from collections.abc import Iterator
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, TextIO
 
 from consilia.data.sources.faults import Faults
 
 LONGEST_LINE: Final = 8 * 2**20  # characters; keeps a file without line ends from filling the memory
 
 
+def as_text(stream: BinaryIO) -> TextIO:
+    """Return the stream decoded for `Lines`; closing it closes the stream."""
+    # Bytes that are no UTF-8 become lone surrogates, which `Lines` finds: so one bad line does not hide others.
+    return io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
+
+
 class Lines:
     """An iterator of lines that knows the number of the last one; lines with faults are recorded and left out."""
 
-    def __init__(self, stream: BinaryIO, faults: Faults) -> None:
-        # Bytes that are no UTF-8 become lone surrogates here, which `_sound` finds: so one bad line doesn't
-        # hide others.
-        self._text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
+    def __init__(self, text: TextIO, faults: Faults) -> None:
+        self._text = text
         self._faults = faults
         self.number = 0
 
@@ -34,14 +38,14 @@ class Lines:
         raise StopIteration
 
     def _sound(self, line: str) -> bool:
-        if "\0" in line:
-            self._faults.at(self.number, "text", "a NUL byte", "Export it again as CSV in UTF-8")
-            return False
+        hint = "Export it again as CSV in UTF-8"
         if not line.isascii():
             try:
                 line.encode()
             except UnicodeEncodeError:
-                hint = "Export it again in UTF-8"
                 self._faults.at(self.number, "text in UTF-8", "bytes of another encoding", hint)
                 return False
+        if "\0" in line:
+            self._faults.at(self.number, "text", "a NUL byte", hint)
+            return False
         return True

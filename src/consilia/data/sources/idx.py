@@ -7,7 +7,7 @@ Source: LeCun, Cortes, Burges, The MNIST database, "File formats": big-endian ma
 import math
 import struct
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from consilia.data.sources.opening import open_binary
 from consilia.data.table import Table
 
 _UNSIGNED_BYTE: Final = 8
+_PIECE: Final = 16 * 2**20
 
 
 def read_idx(images: Path, labels: Path) -> Table:
@@ -51,8 +52,7 @@ def _read(path: Path, dimensions: int, faults: Faults) -> NDArray[np.uint8] | No
                 return None
             shape = struct.unpack(f">{dimensions}I", head[4:])
             size = math.prod(shape)
-            # Asking for one byte more than announced: a file that is too long is as wrong as one too short.
-            body = stream.read(size + 1)
+            body = _at_most(stream, size + 1)  # one byte more than announced: too long is as wrong as too short
     except DataError:
         return None  # its words are in `faults`; the other file shall be looked at, too
     if len(body) != size:
@@ -60,3 +60,12 @@ def _read(path: Path, dimensions: int, faults: Faults) -> NDArray[np.uint8] | No
         faults.add(f"{size} values of shape {shape}", got, "Copy the file again")
         return None
     return np.frombuffer(body, dtype=np.uint8).reshape(shape)
+
+
+def _at_most(stream: BinaryIO, size: int) -> bytes:
+    # Piece by piece: a damaged header may announce more than any memory holds.
+    pieces: list[bytes] = []
+    while size > 0 and (piece := stream.read(min(size, _PIECE))):
+        pieces.append(piece)
+        size -= len(piece)
+    return b"".join(pieces)

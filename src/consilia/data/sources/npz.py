@@ -1,5 +1,6 @@
 """Images in numpy's .npz: the layout of MNIST copies (x_train, y_train, ...) or of MedMNIST (train_images, ...)."""
 
+import struct
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -21,6 +22,21 @@ _MEDMNIST: Final = (
     ("test_images", "test_labels"),
 )
 
+# What numpy, zipfile and zlib raise on damaged, encrypted or absurdly large archives. ValueError also stands for
+# arrays of Python objects, which only pickle could read.
+_UNREADABLE: Final = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    KeyError,
+    MemoryError,
+    OverflowError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+
 
 def read_npz(path: Path) -> Table:
     """Read images in [-1, 1], shape (n, c, h, w); the test part is marked as the official test rows.
@@ -33,13 +49,13 @@ def read_npz(path: Path) -> Table:
     path = Path(path)
     faults = Faults(f"data file {str(path)!r}")
     try:
-        with open_binary(path, faults) as stream, np.load(stream, allow_pickle=False) as archive:
+        with open_binary(path, faults) as stream:
+            archive = np.load(stream, allow_pickle=False)
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 faults.add("an .npz archive", "a single array", "Save images and labels with numpy.savez")
                 raise faults.stop()
             return _table(archive, path.name, faults)
-    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, TypeError) as error:
-        # ValueError also stands for arrays of Python objects, which only pickle could read.
+    except _UNREADABLE as error:
         got = f"something else ({type(error).__name__})"
         faults.add("an .npz archive of plain arrays", got, "Save images and labels with numpy.savez")
         raise faults.stop() from error
