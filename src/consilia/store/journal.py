@@ -38,14 +38,14 @@ class Journal:
     def __init__(self, path: Path, name: str | None, *, read_only: bool) -> None:
         self.path = path
         self._who = f"the journal {path}"
-        self._lock = None if read_only else _lock(path, self._who, may_create=name is not None)
+        self._engine = open_engine(
+            path, who=self._who, metadata=journal_metadata, header=journal_header, kind="journal",
+            version=JOURNAL_VERSION, name=name,
+        )  # fmt: skip
         try:
-            self._engine = open_engine(
-                path, who=self._who, metadata=journal_metadata, header=journal_header, kind="journal",
-                version=JOURNAL_VERSION, name=name,
-            )  # fmt: skip
+            self._lock = None if read_only else _lock(path, self._who)
         except BaseException:
-            self._unlock()
+            self._engine.dispose()
             raise
 
     @classmethod
@@ -118,7 +118,8 @@ class Journal:
     def close(self) -> None:
         """Let go of the file and of the run's lock."""
         self._engine.dispose()
-        self._unlock()
+        if self._lock is not None:
+            self._lock.close()
 
     def __enter__(self) -> Self:
         return self
@@ -206,26 +207,14 @@ class Journal:
                 hint="Open it without read_only" if self._lock is None else "Start a new run",
             )  # fmt: skip
 
-    def _unlock(self) -> None:
-        if self._lock is not None:
-            self._lock.close()
-
 
 def _text(value: Json) -> str:
     return canonical_bytes(value).decode()
 
 
-def _lock(path: Path, who: str, *, may_create: bool) -> sqlite3.Connection:
+def _lock(path: Path, who: str) -> sqlite3.Connection:
     """Hold the run for this process; the system lets go of it when the process ends, however it ends."""
     with faults(who):
-        if not may_create and not path.is_file():
-            raise StoreError.of(
-                who,
-                needs="an existing file",
-                got=f"no file {path}",
-                hint="Check the path of the run's folder",
-            )
-        path.parent.mkdir(parents=True, exist_ok=True)
         lock = sqlite3.connect(f"{path}.lock", timeout=0, isolation_level=None, check_same_thread=False)
         try:
             lock.execute("BEGIN EXCLUSIVE")
