@@ -54,6 +54,9 @@ def test_inside_the_bracket_of_another_accountant(row: dict[str, str]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(
+    np.finfo(np.longdouble).eps > 1e-18, reason="no extended precision here: a run this long is bounded by RDP alone"
+)
 def test_a_million_steps_inside_the_bracket() -> None:
     (row,) = (row for row in ROWS if row["id"] == "E3")
     assert float(row["prv_low"]) <= _bound(row).epsilon <= float(row["prv_high"])
