@@ -37,7 +37,7 @@ class ServerOptimizer:
             return {"m": np.zeros(dim)}
         return {"m": np.zeros(dim), "v": np.full(dim, self.tau**2)}
 
-    def step(self, model: Vector, update: NDArray[np.float64], state: Moments) -> tuple[Vector, Moments]:
+    def step(self, model: Vector, update: NDArray[np.floating], state: Moments) -> tuple[Vector, Moments]:
         """Return the next model, shape (d,) float32, and the next state."""
         if self.kind == "sgd":
             return (model + self.rate * update).astype(np.float32), {}

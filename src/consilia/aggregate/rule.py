@@ -32,7 +32,7 @@ class Rule(Protocol):
         """Add one site's vector, in place."""
         ...
 
-    def finish(self, acc: WeightedSum, total: NDArray[np.float64]) -> NDArray[np.float64]:
+    def finish(self, acc: WeightedSum, total: NDArray[np.floating]) -> NDArray[np.floating]:
         """Return the aggregate from the decoded total, shape (d,)."""
         ...
 
@@ -65,7 +65,7 @@ class WeightedMean:
         acc.weight += weight
         acc.count += 1
 
-    def finish(self, acc: WeightedSum, total: NDArray[np.float64]) -> NDArray[np.float64]:
+    def finish(self, acc: WeightedSum, total: NDArray[np.floating]) -> NDArray[np.floating]:
         """Return the mean, shape (d,); zero where no weight arrived."""
         denominator = acc.weight if self.denominator is None else self.denominator
         return total / denominator if denominator > 0 else np.zeros_like(total)

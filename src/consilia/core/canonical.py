@@ -13,9 +13,7 @@ def canonical_bytes(value: Json) -> bytes:
     Raises:
         ValueError: If a float is not finite.
     """
-    return json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    ).encode()
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
 def digest(value: Json) -> str:

@@ -86,7 +86,7 @@ class SecretRng:
     def uniform(self, size: int) -> NDArray[np.float64]:
         """Return `size` uniforms in [0, 1), each a multiple of 2**-53. Shape (size,)."""
         words = np.frombuffer(self._stream.update(bytes(8 * size)), dtype="<u8")
-        return (words >> np.uint64(11)) * 2.0**-53
+        return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
     def normal(self, size: int) -> NDArray[np.float64]:
         """Return `size` standard normals, shape (size,)."""

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from typing import Protocol
 
 import numpy as np
 
@@ -20,27 +19,12 @@ from consilia.rounds import geometry
 from consilia.rounds.entropy import Entropy
 from consilia.rounds.exchange import Traffic, ask
 from consilia.rounds.ports import Arrival, Clock, Transport
-from consilia.rounds.records import RoundRecord
+from consilia.rounds.records import HIDDEN, RoundRecord
 from consilia.rounds.selection import keep, result_model
 from consilia.rounds.spending import Spending
 from consilia.rounds.state import TrainingState, to_bytes
 from consilia.store.crash import crash_point
-
-
-class RoundLog(Protocol):
-    """Where decided rounds are written down, durably: model, record and charges in one transaction."""
-
-    def commit_round(
-        self,
-        round: int,
-        *,
-        state: bytes,
-        record: dict[str, Json],
-        charges: list[Json],
-    ) -> None:
-        """Write one round down."""
-        ...
-
+from consilia.store.journal import Journal
 
 OnRound = Callable[[dict[str, Json]], None]
 
@@ -54,13 +38,13 @@ class Coordinator:
         state: Where to begin: round 0 of a new run, or the last round of the journal.
         chain: The pipeline, built from the plan's public numbers.
         transport: Moves bytes to and from sites.
-        log: The journal.
+        journal: Where decided rounds are written down, durably.
         entropy: Source of secret randomness (noise at the server).
         clock: Monotonic seconds.
     """
 
     def __init__(
-        self, plan: RunPlan, *, run: str, state: TrainingState, chain: Chain, transport: Transport, log: RoundLog,
+        self, plan: RunPlan, *, run: str, state: TrainingState, chain: Chain, transport: Transport, journal: Journal,
         entropy: Entropy, clock: Clock,
     ) -> None:  # fmt: skip
         self._plan = plan
@@ -69,7 +53,7 @@ class Coordinator:
         self.state = state
         self._chain = chain
         self._transport = transport
-        self._log = log
+        self._journal = journal
         self._entropy = entropy
         self._clock = clock
         self._weights = {terms.name: terms.weight for terms in plan.sites}
@@ -88,7 +72,7 @@ class Coordinator:
             record.seconds = self._clock() - started
             state.seconds += record.seconds
             crash_point("coordinator.before_commit")
-            self._log.commit_round(
+            self._journal.commit_round(
                 record.round, state=to_bytes(state), record=record.to_json(), charges=self._charges(record)
             )
             crash_point("coordinator.after_commit")
@@ -102,6 +86,8 @@ class Coordinator:
         model = result_model(self._config.training.keep, state)
         record = RoundRecord(len(self._plan.schedule) + 1)
         self._evaluate(model, record)
+        if self._config.evaluation.metrics == "hidden":
+            record.per_site = dict.fromkeys(self._names, HIDDEN)
         return model, record
 
     def close(self, status: str) -> dict[str, str]:
@@ -213,7 +199,6 @@ class Coordinator:
 
     def _evaluate(self, model: Vector, record: RoundRecord) -> None:
         if self._config.evaluation.metrics == "hidden":
-            record.per_site = dict.fromkeys(self._names, "hidden")
             return
         payload = self._payload(model)
         gate = Gate(record.round, self._plan.digest, digest_bytes(payload), frozenset(self._names), 0)
@@ -225,7 +210,7 @@ class Coordinator:
         self.state.evaluations += 1
         record.add_scores(gate.metrics, self._names)
 
-    def _charges(self, record: RoundRecord) -> list[Json]:
+    def _charges(self, record: RoundRecord) -> list[dict[str, Json]]:
         if not self._charged:
             return []
         return [{"site": site, "charges": self.state.charges.get(site, 0)} for site in record.asked]

@@ -20,8 +20,15 @@ class Traffic:
 
 
 def ask(
-    transport: Transport, gate: Gate, *, kind: str, body: dict[str, Json], counted: dict[str, int], payload: bytes, timeout: float,
-) -> Traffic:  # fmt: skip
+    transport: Transport,
+    gate: Gate,
+    *,
+    kind: str,
+    body: dict[str, Json],
+    counted: dict[str, int],
+    payload: bytes,
+    timeout: float,
+) -> Traffic:
     """Send one task to every site the gate expects and offer it each answer until all came or `timeout` seconds passed."""
     traffic = Traffic()
     for site in sorted(gate.asked):

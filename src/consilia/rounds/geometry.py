@@ -1,6 +1,7 @@
 """Norms and directions of one round's updates, for the records."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from consilia.core.canonical import Json
 from consilia.core.update import Vector
@@ -23,7 +24,7 @@ def cosines(updates: dict[str, Vector], lengths: dict[str, float]) -> dict[str, 
     if n < 2:
         return {"mean": None, "pairs": {}}
     names = sorted(units)
-    total = np.sum([units[name] for name in names], axis=0, dtype=np.float64)
+    total: NDArray[np.float64] = np.asarray(np.sum([units[name] for name in names], axis=0, dtype=np.float64))
     mean = (float(total @ total) - n) / (n * (n - 1))
     pairs: dict[str, Json] = {}
     if n <= MAX_PAIRS:

@@ -59,7 +59,7 @@ class TorchLearner:
         kept = dict(local) if local is not None else {}
         own = kept.pop("scaffold.control", None)
         if self._scaffold:
-            control = (payload[dim:], own if own is not None else np.zeros(dim, np.float32))
+            control = (payload[dim:], np.zeros(dim, np.float32) if own is None else np.asarray(own, np.float32))
         if self._initial_local:
             self._model.load_local({name: kept.get(name, value) for name, value in self._initial_local.items()})
         result = train(

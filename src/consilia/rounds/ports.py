@@ -11,7 +11,7 @@ from consilia.core.randomness import SecretRng
 from consilia.core.update import Gone, Vector
 
 Clock = Callable[[], float]  # monotonic seconds; deadlines are durations on it
-LocalState = Mapping[str, NDArray[np.float32]]
+LocalState = Mapping[str, NDArray[np.generic]]
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from consilia.plan.run_plan import SiteHalf
 from consilia.rounds.entropy import Entropy
 from consilia.rounds.ports import Learner, LocalState
 from consilia.store.crash import crash_point
-from consilia.store.ledger_store import SiteStore
+from consilia.store.ledger_store import Purpose, SiteStore
 
 _log = logging.getLogger("consilia.site")
 
@@ -42,9 +42,17 @@ class Site:
     """
 
     def __init__(
-        self, half: SiteHalf, *, run: str, learner: Learner, chain: Chain, payload_dim: int, store: SiteStore | None,
-        entropy: Entropy, fingerprint: str,
-    ) -> None:  # fmt: skip
+        self,
+        half: SiteHalf,
+        *,
+        run: str,
+        learner: Learner,
+        chain: Chain,
+        payload_dim: int,
+        store: SiteStore | None,
+        entropy: Entropy,
+        fingerprint: str,
+    ) -> None:
         self.name = half.terms.name
         self._half = half
         self._run = run
@@ -70,9 +78,12 @@ class Site:
             events.append((charge.evaluation_event, charge.evaluations))
         bounds = [value for value in charge.epsilon.values() if value is not None]
         self._store.allot(
-            Allotment(self._run, self._half.population, tuple(events), max(bounds), self._half.plan.privacy.delta or 0.0),
-            fingerprint=self._fingerprint, limit=self._half.plan.ledger.max_epsilon,
-        )  # fmt: skip
+            Allotment(
+                self._run, self._half.population, tuple(events), max(bounds), self._half.plan.privacy.delta or 0.0
+            ),
+            fingerprint=self._fingerprint,
+            limit=self._half.plan.ledger.max_epsilon,
+        )
         self._charges = dict(self._store.charged(self._run)).get(charge.round_event, 0)
 
     def handle(self, frame: bytes) -> bytes:
@@ -81,7 +92,7 @@ class Site:
         try:
             task = decode(frame, who=f"site {self.name}")
             if not isinstance(task, ProtocolMessage):
-                raise ProtocolError.of(f"site {self.name}", needs="a task", got="a release", hint="Send tasks to sites")
+                raise self._refusal("a task", got="a release", hint="Send tasks to sites")
             number = task.round
             self._agree(task)
             if task.kind == "train":
@@ -102,11 +113,20 @@ class Site:
     def _agree(self, task: ProtocolMessage) -> None:
         for key, mine in (("plan", self._half.digest), ("run", self._run)):
             if task.body.get(key) != mine:
-                raise ProtocolError.of(f"site {self.name}", needs=f"a task of {key} {mine[:12]}", got=str(task.body.get(key))[:12],
-                                       hint="Both ends must have checked the same plan")  # fmt: skip
+                raise self._refusal(
+                    f"a task of {key} {mine[:12]}",
+                    got=str(task.body.get(key))[:12],
+                    hint="Both ends must have checked the same plan",
+                )
         if task.site != self.name or task.kind not in ("train", "evaluate", "close"):
-            raise ProtocolError.of(f"site {self.name}", needs="a train, evaluate or close task of its own", got=f"{task.kind} for {task.site}",
-                                   hint="Ask each site by its name")  # fmt: skip
+            raise self._refusal(
+                "a train, evaluate or close task of its own",
+                got=f"{task.kind} for {task.site}",
+                hint="Ask each site by its name",
+            )
+
+    def _refusal(self, needs: str, got: str, hint: str) -> ProtocolError:
+        return ProtocolError.of(f"site {self.name}", needs=needs, got=got, hint=hint)
 
     def _train(self, task: ProtocolMessage) -> bytes:
         model_digest = digest_bytes(task.payload)
@@ -135,11 +155,18 @@ class Site:
         if self._store is not None:
             state = safetensors.numpy.save(dict(trained.local_state)) if trained.local_state else None
             if hold is not None:
-                self._store.commit(hold, release=release, model_digest=model_digest, local_state=state,
-                                   counted=_counted(task))  # fmt: skip
+                self._store.commit(
+                    hold, release=release, model_digest=model_digest, local_state=state, counted=_counted(task)
+                )
             elif state is not None:
-                self._store.seal_free(self._run, task.round, release=release, model_digest=model_digest,
-                                      local_state=state, counted=_counted(task))  # fmt: skip
+                self._store.seal_free(
+                    self._run,
+                    task.round,
+                    release=release,
+                    model_digest=model_digest,
+                    local_state=state,
+                    counted=_counted(task),
+                )
         crash_point("site.after_commit")
         return release
 
@@ -157,8 +184,11 @@ class Site:
     def _evaluate(self, task: ProtocolMessage) -> bytes:
         mode = self._half.plan.evaluation.metrics
         if mode == "hidden":
-            raise ProtocolError.of(f"site {self.name}", needs="a plan that lets metrics leave", got='evaluation.metrics = "hidden"',
-                                   hint="Declare held-out rows public, or charge for their metrics")  # fmt: skip
+            raise self._refusal(
+                "a plan that lets metrics leave",
+                got='evaluation.metrics = "hidden"',
+                hint="Declare held-out rows public, or charge for their metrics",
+            )
         model_digest = digest_bytes(task.payload)
         event = self._half.charge.evaluation_event
         sealed = self._sealed(task.round, "evaluation", model_digest) if event is not None else None
@@ -194,20 +224,22 @@ class Site:
         total = right + wrong
         return {"n": round(total), "accuracy": right / total if total > 0 else None, "loss": None}
 
-    def _sealed(self, number: int, purpose: str, model_digest: str) -> bytes | None:
+    def _sealed(self, number: int, purpose: Purpose, model_digest: str) -> bytes | None:
         sealed = self._store.sealed(self._run, number, purpose) if self._store is not None else None
         if sealed is None:
             return None
         if sealed.model_digest != model_digest:
-            raise ProtocolError.of(f"site {self.name}", needs=f"the model it answered in round {number}", got="another model",
-                                   hint="A round has one model; start a new run for another")  # fmt: skip
+            raise self._refusal(
+                f"the model it answered in round {number}",
+                got="another model",
+                hint="A round has one model; start a new run for another",
+            )
         return sealed.release
 
     def _payload(self, task: ProtocolMessage) -> Vector:
         vector = unpack_vector(task.payload, self._dim, who=f"site {self.name}")
         if not np.isfinite(vector).all():
-            raise ProtocolError.of(f"site {self.name}", needs="a finite model", got="NaN or infinite values",
-                                   hint="Lower the rates")  # fmt: skip
+            raise self._refusal("a finite model", got="NaN or infinite values", hint="Lower the rates")
         return vector
 
     def _local(self, task: ProtocolMessage) -> LocalState | None:

@@ -84,5 +84,9 @@ def from_bytes(data: bytes) -> TrainingState:
             best=tensors.get("best"), **{name: plain[name] for name in _PLAIN},
         )  # fmt: skip
     except (KeyError, ValueError, TypeError, safetensors.SafetensorError) as error:
-        raise StoreError.of("the journal", needs="the state of the last round", got=f"bytes that are none ({type(error).__name__})",
-                            hint="Restore the run's folder from a copy") from None  # fmt: skip
+        raise StoreError.of(
+            "the journal",
+            needs="the state of the last round",
+            got=f"bytes that are none ({type(error).__name__})",
+            hint="Restore the run's folder from a copy",
+        ) from None

@@ -17,11 +17,12 @@ from consilia.core.canonical import Json
 from consilia.core.errors import PlanError, StoreError
 from consilia.core.update import Vector
 from consilia.plan import load as plans
+from consilia.plan.facts import facts
 from consilia.plan.schema import Plan
 from consilia.rounds.coordinator import Coordinator, server_optimizer
 from consilia.rounds.result import summary
 from consilia.rounds.state import TrainingState, from_bytes, to_bytes
-from consilia.store.journal import Journal
+from consilia.store.journal import Journal, Status
 from consilia.transport.simulation import Prepared, Simulation, entropy_of, prepare
 
 OnRound = Callable[[dict[str, Json]], None]
@@ -69,7 +70,12 @@ def begin(plan: Plan, *, data_folder: Path, home: Path, out: Path | None, on_rou
     # The ledgers admit the run before its journal exists: a refused run leaves no folder that looks like one.
     with Simulation(prepared, run=run, home=home) as simulation:
         agreed = json.dumps(
-            {"plan": plans.canonical(plan), "data_folder": str(data_folder.resolve()), "home": str(home.resolve())}
+            {
+                "plan": plans.canonical(plan),
+                "facts": facts(prepared.run_plan),
+                "data_folder": str(data_folder.resolve()),
+                "home": str(home.resolve()),
+            }
         )
         with Journal.create(
             folder / JOURNAL, run=run, plan_json=agreed, digest=prepared.run_plan.digest, state=to_bytes(state)
@@ -123,12 +129,12 @@ def _train(
 ) -> RunResult:
     plan = prepared.run_plan
     coordinator = Coordinator(
-        plan, run=journal.run, state=state, chain=prepared.chain, transport=simulation.transport, log=journal,
+        plan, run=journal.run, state=state, chain=prepared.chain, transport=simulation.transport, journal=journal,
         entropy=entropy_of(plan.plan), clock=time.monotonic,
     )  # fmt: skip
     coordinator.train(on_round)
     model, final = coordinator.evaluate_result()
-    status = "stopped" if state.stopped else "done"
+    status: Status = "stopped" if state.stopped else "done"
     heads = coordinator.close(status)
     result = summary(plan, state, final, run=journal.run, status=status, heads=heads)
     segments = {}

@@ -1,0 +1,73 @@
+"""Frames: what goes in comes out, and rubbish is refused with one error."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from consilia.core import wire
+from consilia.core.errors import ProtocolError
+from consilia.core.update import ProtocolMessage, Release
+
+
+@given(
+    st.text(max_size=20),
+    st.integers(0, 10**9),
+    st.binary(max_size=200),
+    st.dictionaries(st.text(max_size=5), st.integers()),
+)
+def test_round_trip(site: str, number: int, payload: bytes, body: dict[str, int]) -> None:
+    release = Release(payload, site, number, "p", "m", dict(body))
+    message = ProtocolMessage("task", site, number, dict(body), payload)
+    assert wire.decode(wire.encode(release), who="test") == release
+    assert wire.decode(wire.encode(message), who="test") == message
+
+
+@given(st.binary(max_size=300))
+def test_rubbish_is_refused(frame: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        wire.decode(frame, who="test")
+
+
+@given(st.data())
+def test_a_changed_frame_never_raises_anything_else(data: st.DataObject) -> None:
+    frame = bytearray(wire.encode(Release(b"12345678", "a", 1, "p", "m", {"loss": 0.5})))
+    position = data.draw(st.integers(0, len(frame) - 1))
+    frame[position] ^= data.draw(st.integers(1, 255))
+    cut = data.draw(st.integers(0, len(frame)))
+    for candidate in (bytes(frame), bytes(frame[:cut])):
+        try:
+            wire.decode(candidate, who="test")
+        except ProtocolError as error:
+            assert "test needs" in str(error)
+
+
+def test_numbers_that_are_no_json_are_refused() -> None:
+    header = b'{"site":"a","round":1,"plan":"p","model":"m","metrics":{"loss":NaN}}'
+    frame = wire._PREFIX.pack(wire.MAGIC, wire.VERSION, 1, len(header)) + header
+    with pytest.raises(ProtocolError, match="header"):
+        wire.decode(frame, who="test")
+    nested = ("[" * 100_000).encode()
+    with pytest.raises(ProtocolError):
+        wire.decode(wire._PREFIX.pack(wire.MAGIC, wire.VERSION, 1, len(nested)) + nested, who="test")
+
+
+def test_another_version_says_so() -> None:
+    frame = bytearray(wire.encode(ProtocolMessage("task", "a", 1)))
+    frame[4] = 9
+    with pytest.raises(ProtocolError, match="wire version 9"):
+        wire.decode(bytes(frame), who="test")
+
+
+def test_vector_of_wrong_length() -> None:
+    payload = wire.pack_vector(np.arange(3, dtype=np.float32))
+    assert wire.unpack_vector(payload, 3, who="x").tolist() == [0, 1, 2]
+    with pytest.raises(ProtocolError, match="4 float32"):
+        wire.unpack_vector(payload, 4, who="x")
+
+
+def test_an_update_has_no_way_onto_the_wire() -> None:
+    from consilia.core.update import Update
+
+    with pytest.raises(AttributeError):
+        wire.encode(Update(np.zeros(2, np.float32), 1.0))  # type: ignore[arg-type]
