@@ -55,7 +55,8 @@ def test_inside_the_bracket_of_another_accountant(row: dict[str, str]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(
-    np.finfo(np.longdouble).eps > 1e-18, reason="no extended precision here: a run this long is bounded by RDP alone"
+    bool(np.finfo(np.longdouble).eps > 1e-18),
+    reason="no extended precision here: a run this long is bounded by RDP alone",
 )
 def test_a_million_steps_inside_the_bracket() -> None:
     (row,) = (row for row in ROWS if row["id"] == "E3")
