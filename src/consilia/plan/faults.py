@@ -81,6 +81,9 @@ def _one_branch(errors: list[ErrorDetails]) -> list[ErrorDetails]:
 
 def _problem(keys: tuple[str, ...], error: ErrorDetails) -> Problem:
     kind, value = error["type"], error["input"]
+    if not keys:  # the whole text could not be taken over: nested too deeply, or characters that are none
+        reason = str(error.get("ctx", {}).get("error", error["msg"]))
+        return Problem("plan", "plain values", reason, "Write numbers, texts, lists and tables as the template shows")
     if kind == "extra_forbidden":
         return _unknown(keys, value)
     if kind == "missing":

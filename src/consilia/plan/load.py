@@ -128,6 +128,8 @@ def _validate(raw: Mapping[str, Any]) -> Plan:
 def _rules_on_the_rest(raw: dict[str, Any], faulty: list[tuple[str, ...]]) -> list[Problem]:
     """Return the rules broken by what validates, without those that speak of a faulty key."""
     rest = {key: dict(value) if isinstance(value, dict) else value for key, value in raw.items()}
+    if () in faulty:
+        return []
     for keys in faulty:
         if len(keys) == 1:
             rest.pop(keys[0], None)

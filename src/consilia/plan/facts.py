@@ -1,0 +1,138 @@
+"""What a checked plan says, as plain values: all that the privacy card and `consilia check` read."""
+
+import math
+from typing import TypedDict
+
+from consilia.core.canonical import Json
+from consilia.plan.run_plan import RunPlan
+
+ADVERSARIES = ("server", "server+colluding-sites", "other-sites", "world")
+
+
+class SiteFacts(TypedDict):
+    """One site's public numbers; `epsilon` per adversary, None where nothing bounds it."""
+
+    name: str
+    count: int
+    weight: float
+    inclusion: float
+    participations: int
+    steps: int
+    expected_batch: float
+    batch_cap: int
+    extra_delta: float
+    evaluations: int
+    accountant: str
+    epsilon: dict[str, float | None]
+
+
+class Facts(TypedDict):
+    """A run's public numbers."""
+
+    digest: str
+    unit: str
+    adjacency: str
+    noise: str
+    against: str
+    epsilon: float | None
+    delta: float | None
+    delta_reason: str | None
+    accountant: str
+    noise_multiplier: float
+    clip_norm: float | None
+    control_clip_norm: float | None
+    reproducible: bool
+    algorithm: str
+    batch: str
+    sampling_rate: float | None
+    selection: str
+    cohort: int
+    weights: str
+    metrics: str
+    evaluation_noise_multiplier: float | None
+    population: str
+    max_epsilon: float | None
+    parameters: int
+    rounds: int
+    sites: list[SiteFacts]
+    warnings: list[str]
+
+
+def facts(plan: RunPlan) -> Facts:
+    """Return a checked plan's numbers as plain values."""
+    config = plan.plan
+    privacy, training = config.privacy, config.training
+    return {
+        "digest": plan.digest,
+        "unit": privacy.unit,
+        "adjacency": str(plan.adjacency),
+        "noise": privacy.noise,
+        "against": plan.against,
+        "epsilon": plan.epsilon,
+        "delta": plan.delta,
+        "delta_reason": privacy.delta_reason,
+        "accountant": _accountants(plan),
+        "noise_multiplier": plan.noise_multiplier,
+        "clip_norm": privacy.clip_norm,
+        "control_clip_norm": privacy.control_clip_norm,
+        "reproducible": config.run.reproducible,
+        "algorithm": training.algorithm,
+        "batch": training.batch,
+        "sampling_rate": training.sampling_rate if training.batch == "poisson" else None,
+        "selection": config.aggregation.selection,
+        "cohort": max((len(asked) for asked in plan.schedule), default=0),
+        "weights": config.aggregation.weights,
+        "metrics": config.evaluation.metrics,
+        "evaluation_noise_multiplier": config.evaluation.noise_multiplier,
+        "population": plan.population,
+        "max_epsilon": config.ledger.max_epsilon,
+        "parameters": plan.spec.dim,
+        "rounds": len(plan.schedule),
+        "sites": [_site(plan, index) for index in range(len(plan.sites))],
+        "warnings": list(plan.warnings),
+    }
+
+
+def forecast(plan: RunPlan) -> dict[str, Json]:
+    """Return the bytes a run will move, from public numbers: float32 vectors, without the few hundred bytes of envelope.
+
+    `up` is from sites to the coordinator. Models sent for evaluation count as well.
+    """
+    vector = 4 * plan.spec.dim
+    asked = sum(len(cohort) for cohort in plan.schedule)
+    rounds, evaluation = max(len(plan.schedule), 1), plan.plan.evaluation
+    scored = 0 if evaluation.metrics == "hidden" else len(plan.sites) * (len(plan.schedule) // evaluation.every + 1)
+    return {
+        "vector": vector,
+        "up_per_round": vector * asked // rounds,
+        "down_per_round": vector * (asked + scored) // rounds,
+        "up": vector * asked,
+        "down": vector * (asked + scored),
+    }
+
+
+def _accountants(plan: RunPlan) -> str:
+    return "; ".join(sorted({charge.accountant for charge in plan.charges.values()} - {"none"})) or "none"
+
+
+def _site(plan: RunPlan, index: int) -> SiteFacts:
+    terms = plan.sites[index]
+    charge = plan.charges[terms.name]
+    return {
+        "name": terms.name,
+        "count": terms.count,
+        "weight": terms.weight,
+        "inclusion": terms.inclusion,
+        "participations": terms.participations,
+        "steps": terms.steps,
+        "expected_batch": terms.expected_batch,
+        "batch_cap": terms.batch_cap,
+        "extra_delta": charge.extra_delta,
+        "evaluations": charge.evaluations,
+        "accountant": charge.accountant,
+        "epsilon": {who: _finite(charge.epsilon.get(who)) for who in ADVERSARIES},
+    }
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
