@@ -31,7 +31,7 @@ def chains(draw: st.DrawFn) -> tuple[nn.Module, tuple[int, ...]]:
     before = int(torch.tensor(shape).prod())
     for width in widths:
         layers.append(nn.Linear(before, width, bias=draw(st.booleans())))
-        layers.append(draw(st.sampled_from([nn.ReLU, nn.Tanh, nn.Flatten]))())
+        layers += [kind() for kind in draw(st.lists(st.sampled_from([nn.ReLU, nn.Tanh, nn.Flatten]), max_size=3))]
         before = width
     layers.append(nn.Linear(before, CLASSES, bias=draw(st.booleans())))
     return nn.Sequential(nn.Sequential(*layers[:2]), *layers[2:]), shape

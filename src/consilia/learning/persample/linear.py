@@ -49,47 +49,55 @@ class LinearChain:
     def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> ClippedSum:
         """Write the sum of clipped gradients to `model.grad`."""
         with torch.no_grad():
-            inputs, logits = self._forward(features)
-            slopes = F.softmax(logits, dim=1)
+            saved, slopes = self._forward(features)
             slopes.scatter_add_(1, labels[:, None], slopes.new_full((len(labels), 1), -1.0))
-            at = self._backward(inputs, slopes)
+            at = self._backward(saved, slopes)
             squares = [_row_squares(b) * (_row_squares(a) + (layer.bias is not None)) for layer, a, b in at]
-            norms = torch.stack(squares).sum(0).sqrt_() if len(squares) > 1 else squares[0].sqrt_()
-            rejected = 0
-            if not torch.isfinite(norms.sum()):  # one test in the usual case; zero times NaN would be NaN
+            norms = sum(squares[1:], start=squares[0]).sqrt_()
+            kept, rejected = norms, 0
+            if not torch.isfinite(norms.sum()):  # one test in the usual case
                 fit = torch.isfinite(norms)
-                rejected = int(len(norms) - fit.sum())
-                at = [(layer, a[fit], b[fit]) for layer, a, b in at]
-                factors = clip_factors(norms[fit], clip_norm)
-            else:
-                factors = clip_factors(norms, clip_norm)
+                kept, rejected = norms[fit], int(len(norms) - fit.sum())
+                at = [(layer, a[fit], b[fit]) for layer, a, b in at]  # zero times NaN would be NaN
+            factors = clip_factors(kept, clip_norm)[:, None]
             for layer, a, b in at:
-                scaled = b * factors[:, None]
-                torch.mm(scaled.T, a, out=layer.weight.grad)
+                torch.mm(b.mul_(factors).T, a, out=layer.weight.grad)
                 if layer.bias is not None:
-                    torch.sum(scaled, 0, out=layer.bias.grad)
+                    torch.sum(b, 0, out=layer.bias.grad)
         return ClippedSum(self.model.grad, norms, rejected)
 
-    def _forward(self, x: Tensor) -> tuple[list[Tensor], Tensor]:
-        inputs = []
-        for layer in self.layers:
-            inputs.append(x)
-            x = layer(x)
-        return inputs, x
+    # Both passes work in place on tensors they made: at a few thousand rows a fresh one costs more than its arithmetic.
 
-    def _backward(self, inputs: list[Tensor], b: Tensor) -> list[tuple[nn.Linear, Tensor, Tensor]]:
-        at: list[tuple[nn.Linear, Tensor, Tensor]] = []
-        for index in range(len(self.layers) - 1, -1, -1):
-            layer = self.layers[index]
+    def _forward(self, x: Tensor) -> tuple[list[Tensor], Tensor]:
+        """Return what each layer's backward needs (a Linear's input, another's output), and the probabilities."""
+        saved, ours = [], False
+        for layer in self.layers:
             if isinstance(layer, nn.Linear):
-                at.append((layer, inputs[index], b))
-                if index == self.first:
-                    break  # nobody needs the gradient of the inputs
-                b = b @ layer.weight
+                saved.append(x)
+                x, ours = F.linear(x, layer.weight, layer.bias), True
+            elif isinstance(layer, nn.Flatten):
+                x = x.flatten(1)
+                saved.append(x)
+            else:
+                x = x if ours else x.clone()
+                x = x.relu_() if isinstance(layer, nn.ReLU) else x.tanh_()
+                saved.append(x)
+                ours = False  # its own backward needs it as it is
+        return saved, F.softmax(x, dim=1)
+
+    def _backward(self, saved: list[Tensor], b: Tensor) -> list[tuple[nn.Linear, Tensor, Tensor]]:
+        """Return every Linear with its inputs and the gradients at its outputs, last first."""
+        at: list[tuple[nn.Linear, Tensor, Tensor]] = []
+        for index in range(len(self.layers) - 1, self.first - 1, -1):
+            layer, x = self.layers[index], saved[index]
+            if isinstance(layer, nn.Linear):
+                at.append((layer, x, b))
+                if index > self.first:  # nobody needs the gradient of the inputs
+                    b = b @ layer.weight
             elif isinstance(layer, nn.ReLU):
-                b = b * (inputs[index] > 0)
+                b.mul_(x > 0)
             elif isinstance(layer, nn.Tanh):
-                b = b * (1 - inputs[index].tanh().square())
+                b.addcmul_(b * x, x, value=-1)
         return at
 
 
