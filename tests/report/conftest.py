@@ -7,9 +7,9 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from consilia.plan.facts import ADVERSARIES, Facts
 from consilia.plan.load import canonical, from_text
 from consilia.report.document import Document
-from consilia.report.facts import ADVERSARIES, Facts
 
 SITES = {"Cleveland": 199, "Hungary": 172, "Switzerland": 30, "VA Long Beach": 85}
 TEST = {"Cleveland": 104, "Hungary": 89, "Switzerland": 16, "VA Long Beach": 45}
@@ -70,11 +70,11 @@ def records(rounds: int = 40, *, hidden: bool = False) -> list[dict[str, Any]]:
         lost = {"Switzerland": "late"} if number in (7, 20) else {}
         status = "skipped" if number in (7, 8) else "counted"
         answered = [site for site in SITES if site not in lost]
-        score = {site: float(np.clip(0.5 + (goal - 0.5) * rise + rng.normal(0, 0.012), 0, 1)) for site, goal in base.items()}
-        overall = sum(score[site] * TEST[site] for site in SITES) / sum(TEST.values())
-        pairs = {
-            f"{a}|{b}": float(rng.normal(0.35, 0.25)) for i, a in enumerate(answered) for b in answered[i + 1 :]
+        score = {
+            site: float(np.clip(0.5 + (goal - 0.5) * rise + rng.normal(0, 0.012), 0, 1)) for site, goal in base.items()
         }
+        overall = sum(score[site] * TEST[site] for site in SITES) / sum(TEST.values())
+        pairs = {f"{a}|{b}": float(rng.normal(0.35, 0.25)) for i, a in enumerate(answered) for b in answered[i + 1 :]}
         scored = status == "counted" and not hidden
         found.append({
             "round": number, "status": status, "reason": "2 of 4 answers; quorum 3" if status == "skipped" else None,
@@ -118,7 +118,9 @@ def document(*, plan: str = PLAN, hidden: bool = False, finished: bool = True, *
     rows = records(hidden=hidden)
     config = cast("dict[str, Any]", canonical(from_text(plan)))
     done = result(rows) if finished else None
-    return Document("heart-20260104-101500-a1b2c3", "done" if finished else "running", None, config, facts(**changes), rows, done)
+    return Document(
+        "heart-20260104-101500-a1b2c3", "done" if finished else "running", None, config, facts(**changes), rows, done
+    )
 
 
 @pytest.fixture

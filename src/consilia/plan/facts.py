@@ -3,7 +3,6 @@
 import math
 from typing import TypedDict
 
-from consilia.core.canonical import Json
 from consilia.plan.run_plan import RunPlan
 
 ADVERSARIES = ("server", "server+colluding-sites", "other-sites", "world")
@@ -58,6 +57,17 @@ class Facts(TypedDict):
     warnings: list[str]
 
 
+class Forecast(TypedDict):
+    """Bytes that a run will move; `up` is from sites to the coordinator, models sent for evaluation count in `down`."""
+
+    vector: int
+    up_per_round: int
+    down_per_round: int
+    up: int
+    down: int
+    busiest_site: int
+
+
 def facts(plan: RunPlan) -> Facts:
     """Return a checked plan's numbers as plain values."""
     config = plan.plan
@@ -93,21 +103,21 @@ def facts(plan: RunPlan) -> Facts:
     }
 
 
-def forecast(plan: RunPlan) -> dict[str, Json]:
-    """Return the bytes a run will move, from public numbers: float32 vectors, without the few hundred bytes of envelope.
-
-    `up` is from sites to the coordinator. Models sent for evaluation count as well.
-    """
-    vector = 4 * plan.spec.dim
+def forecast(plan: RunPlan) -> Forecast:
+    """Return the bytes a run will move, from public numbers, without the few hundred bytes of each message's envelope."""
+    vector = 4 * plan.spec.dim  # float32, both ways: the control variate of SCAFFOLD travels beside the model both ways
     asked = sum(len(cohort) for cohort in plan.schedule)
     rounds, evaluation = max(len(plan.schedule), 1), plan.plan.evaluation
-    scored = 0 if evaluation.metrics == "hidden" else len(plan.sites) * (len(plan.schedule) // evaluation.every + 1)
+    scores = 0 if evaluation.metrics == "hidden" else len(plan.schedule) // evaluation.every + 1
+    scored = scores * len(plan.sites)
+    busiest = max((terms.participations for terms in plan.sites), default=0)
     return {
         "vector": vector,
         "up_per_round": vector * asked // rounds,
         "down_per_round": vector * (asked + scored) // rounds,
         "up": vector * asked,
         "down": vector * (asked + scored),
+        "busiest_site": vector * (2 * busiest + scores),
     }
 
 

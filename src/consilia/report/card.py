@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from consilia.report.facts import ADVERSARIES, Facts
+from consilia.plan.facts import ADVERSARIES, Facts
 from consilia.report.limits import not_covered
 from consilia.report.numbers import HIDDEN, bound, plain
 from consilia.report.numbers import share as percent
@@ -99,7 +99,7 @@ def build(facts: Facts, heads: Mapping[str, str]) -> Card:
         headline=_headline(facts, verdict),
         statement=_statement(facts, verdict),
         groups=(_guarantee(facts, verdict), _mechanism(facts), _leaves(facts), _identity(facts)),
-        bounds=_bounds(facts),
+        bounds=bounds(facts),
         heads=tuple(sorted(heads.items())),
         warnings=tuple(facts["warnings"]),
         not_covered=not_covered(facts),
@@ -196,7 +196,9 @@ def _mechanism(facts: Facts) -> Group:
 def _sampling(facts: Facts) -> Row:
     if facts["batch"] == "poisson":
         gain = "amplification is claimed for this alone" if facts["unit"] == "record" else "no amplification is claimed"
-        return Row("Sampling of records", f"Poisson, rate {facts['sampling_rate']:.4g}, drawn secretly at each site", gain)
+        return Row(
+            "Sampling of records", f"Poisson, rate {facts['sampling_rate']:.4g}, drawn secretly at each site", gain
+        )
     kind = "every record in every step" if facts["batch"] == "full" else "fixed batches of a shuffled order"
     return Row("Sampling of records", "none", f"{kind}; no amplification is claimed")
 
@@ -255,7 +257,8 @@ def _identity(facts: Facts) -> Group:
     )  # fmt: skip
 
 
-def _bounds(facts: Facts) -> tuple[Bounds, ...]:
+def bounds(facts: Facts) -> tuple[Bounds, ...]:
+    """Gather sites whose bounds and turns are the same."""
     table: dict[tuple[int, tuple[str, ...]], list[str]] = {}
     for site in facts["sites"]:
         row = tuple(bound(site["epsilon"][who]) for who in ADVERSARIES)

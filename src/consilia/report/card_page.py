@@ -1,7 +1,7 @@
 """The privacy card as markup."""
 
+from consilia.plan.facts import ADVERSARIES
 from consilia.report.card import WHO, Card, Group
-from consilia.report.facts import ADVERSARIES
 from consilia.report.markup import Html, join, tag
 from consilia.report.sections import table
 
@@ -56,7 +56,10 @@ def _names(sites: tuple[str, ...]) -> str:
 
 def _heads(card: Card) -> Html:
     if not card.heads:
-        return join(tag("h3", "Heads of the ledgers"), tag("p", "None: nothing was charged, or the run has not ended.", class_="note"))
+        return join(
+            tag("h3", "Heads of the ledgers"),
+            tag("p", "None: nothing was charged, or the run has not ended.", class_="note"),
+        )
     rows = [tag("div", tag("dt", site), tag("dd", tag("code", head))) for site, head in card.heads]
     note = "A site's ledger must still hold this entry: consilia ledger verify. If not, its end was cut or its disk rolled back."
     return join(tag("h3", "Heads of the ledgers"), tag("dl", *rows, class_="heads"), tag("p", note, class_="note"))

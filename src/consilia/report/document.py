@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from consilia.core.errors import StoreError
-from consilia.report.facts import Facts
+from consilia.plan.facts import Facts
 from consilia.report.numbers import HIDDEN
 
-FACTS = "card.json"
 JOURNAL = "journal.sqlite"
 
 
@@ -70,23 +69,9 @@ def read(folder: Path) -> Document:
         raise StoreError.of(f"run {folder}", needs=f"a journal ({JOURNAL})", got="none",
                             hint="Name the folder that `consilia run` printed; they lie under runs/")  # fmt: skip
     with Journal.open(folder / JOURNAL, read_only=True) as journal:
+        agreed = json.loads(journal.plan_json)
         return Document(
-            run=journal.run, status=journal.status, reason=journal.reason, plan=json.loads(journal.plan_json),
-            facts=_facts(folder), records=cast("list[dict[str, Any]]", journal.records()),
+            run=journal.run, status=journal.status, reason=journal.reason, plan=agreed["plan"], facts=agreed["facts"],
+            records=cast("list[dict[str, Any]]", journal.records()),
             result=cast("Mapping[str, Any] | None", journal.result),
         )  # fmt: skip
-
-
-def write_facts(folder: Path, values: Facts) -> None:
-    """Keep a run's numbers beside its journal, so that a report needs neither the data nor the model."""
-    (folder / FACTS).write_text(json.dumps(values, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-
-
-def _facts(folder: Path) -> Facts:
-    path = folder / FACTS
-    try:
-        return cast("Facts", json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
-        reason = "no such file" if isinstance(error, FileNotFoundError) else type(error).__name__
-        raise StoreError.of(f"run {folder}", needs=f"its numbers ({FACTS})", got=reason,
-                            hint="`consilia run --resume` writes them anew") from None  # fmt: skip

@@ -8,6 +8,7 @@ import html
 import io
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -22,7 +23,7 @@ DASHES: tuple[object, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 
 _VARIABLES = {INK: "ink", SOFT: "soft", LINE: "line", ACCENT: "accent", BAD: "bad", PAPER: "paper"} | {
     color: f"s{index}" for index, color in enumerate(SERIES, 1)
 }
-_STYLE = {
+_STYLE: Any = {
     "svg.fonttype": "none",
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
@@ -75,9 +76,10 @@ def to_svg(figure: Figure, *, name: str, title: str, description: str) -> Html:
     markup = buffer.getvalue()
     markup = markup[markup.index("<svg") :]
     markup = re.sub(r"<g id=\"[^\"]*\"", "<g", markup)  # groups of two figures share names; nothing refers to them
-    markup = re.sub(r"\s(xmlns:xlink|version|width|height)=\"[^\"]*\"", "", markup[: markup.index(">")]) + markup[
-        markup.index(">") :
-    ]
+    markup = (
+        re.sub(r"\s(xmlns:xlink|version|width|height)=\"[^\"]*\"", "", markup[: markup.index(">")])
+        + markup[markup.index(">") :]
+    )
     markup = markup.replace(' xmlns="http://www.w3.org/2000/svg"', "", 1).replace("xlink:href", "href")
     markup = re.sub(r"<defs>\s*<style[^>]*>.*?</style>\s*</defs>", "", markup, flags=re.S)
     for color, variable in _VARIABLES.items():

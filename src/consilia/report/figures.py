@@ -9,7 +9,19 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from consilia.report import series
 from consilia.report.drawing import (
-    ACCENT, BAD, DASHES, FULL, HALF, INK, LINE, PAPER, SERIES, SOFT, canvas, label_ends, to_svg,
+    ACCENT,
+    BAD,
+    DASHES,
+    FULL,
+    HALF,
+    INK,
+    LINE,
+    PAPER,
+    SERIES,
+    SOFT,
+    canvas,
+    label_ends,
+    to_svg,
 )  # fmt: skip
 from consilia.report.markup import Html
 from consilia.report.numbers import bound, plain, share, size
@@ -41,7 +53,9 @@ def accuracy(records: Records) -> Html | None:
 
 def site_bars(scores: Mapping[str, Mapping[str, Any]], overall: float | None) -> Html | None:
     """Accuracy of the resulting model at each site, the lowest first."""
-    rows = [(value, site) for site, score in scores.items() if (value := series.number(score.get("accuracy"))) is not None]
+    rows = [
+        (value, site) for site, score in scores.items() if (value := series.number(score.get("accuracy"))) is not None
+    ]
     if not rows:
         return None
     rows.sort(key=lambda row: (-row[0], row[1]))
@@ -172,7 +186,9 @@ def cosine_pairs(records: Records) -> Html | None:
     for side in axes.spines.values():
         side.set_visible(False)
     told = "; ".join(f"{a} and {b} {value:.2f}" for (a, b), value in pairs.items())
-    return to_svg(figure, name="pairs", title=f"Cosine similarity of pairs of sites in round {number}", description=told)
+    return to_svg(
+        figure, name="pairs", title=f"Cosine similarity of pairs of sites in round {number}", description=told
+    )
 
 
 def traffic(records: Records) -> Html | None:

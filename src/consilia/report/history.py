@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-
 Records = Sequence[Mapping[str, Any]]
 
 
@@ -58,5 +57,3 @@ def ranges(rounds: Sequence[int], most: int = 12) -> str:
     shown = [f"{a}" if a == b else f"{a}\u2013{b}" for a, b in pieces[:most]]
     rest = sum(b - a + 1 for a, b in pieces[most:])
     return ", ".join(shown) + (f" and {rest} more" if rest else "")
-
-

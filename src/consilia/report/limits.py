@@ -1,6 +1,6 @@
 """What a run's claim does not cover, in plain sentences. Each is there because somebody would otherwise assume it."""
 
-from consilia.report.facts import Facts
+from consilia.plan.facts import Facts
 
 
 def not_covered(facts: Facts) -> tuple[str, ...]:
@@ -19,9 +19,13 @@ def _units(facts: Facts) -> list[str]:
             "A patient with several records at a site: the bound is for one record. For k records epsilon is k times as "
             "large, and delta more than that."
         )
-        points.append("A patient at two sites: each site's bound is its own, so the two epsilons and the two deltas add up.")
+        points.append(
+            "A patient at two sites: each site's bound is its own, so the two epsilons and the two deltas add up."
+        )
     else:
-        points.append("A patient at two sites: the bound is for one site's whole contribution; for two of them it adds up.")
+        points.append(
+            "A patient at two sites: the bound is for one site's whole contribution; for two of them it adds up."
+        )
     if facts["noise"] == "server":
         points.append("The coordinator itself: it adds the noise and sees the sum without it. Sites trust it here.")
     points.append(
@@ -38,8 +42,12 @@ def _choices(facts: Facts) -> list[str]:
         "Which rows are held out: the split is public, by the plan's rule and seed.",
     ]
     if facts["metrics"] == "public":
-        points.append("Held-out rows: their metrics were declared public by their holders, so nothing protects those rows.")
-    points.append("Registered counts, classes, column names and ranges of the preprocessing: public numbers of the plan.")
+        points.append(
+            "Held-out rows: their metrics were declared public by their holders, so nothing protects those rows."
+        )
+    points.append(
+        "Registered counts, classes, column names and ranges of the preprocessing: public numbers of the plan."
+    )
     return points
 
 
@@ -50,7 +58,9 @@ def _numbers(facts: Facts) -> list[str]:
         "Timing and sizes of memory at a site: how long a step takes is not hidden.",
     ]
     if facts["batch"] == "poisson" and facts["unit"] == "record":
-        points.append("More rows than registered: batch caps and normalisers hold up to the registered count of each site.")
+        points.append(
+            "More rows than registered: batch caps and normalisers hold up to the registered count of each site."
+        )
     return points
 
 

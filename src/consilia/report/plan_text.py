@@ -48,7 +48,11 @@ def toml(value: object) -> str:
 
 
 def _key(name: str) -> str:
-    return name if name and all(letter.isalnum() or letter in "-_" for letter in name) and name.isascii() else json.dumps(name)
+    return (
+        name
+        if name and all(letter.isalnum() or letter in "-_" for letter in name) and name.isascii()
+        else json.dumps(name)
+    )
 
 
 def _section(name: str, values: Mapping[str, Any]) -> Iterator[Line]:

@@ -15,7 +15,11 @@ def tiles(document: Document, verdict: str) -> Html:
     facts, last, records = document.facts, document.last_scored, document.records
     skipped = sum(record.get("status") == "skipped" for record in records)
     variance = last.get("accuracy_variance")
-    spread = f"\u00b1 {100 * variance**0.5:.1f} points between sites" if isinstance(variance, int | float) else "between sites: hidden"
+    spread = (
+        f"\u00b1 {100 * variance**0.5:.1f} points between sites"
+        if isinstance(variance, int | float)
+        else "between sites: hidden"
+    )
     mean = f"mean over sites {share(last.get('accuracy_mean_over_sites'))}"
     if verdict == "private":
         epsilon, note = bound(facts["epsilon"]), f"delta {facts['delta']:g}, against {facts['against']}"

@@ -1,0 +1,115 @@
+"""`consilia ledger`: what the sites' ledgers hold, and whether they are whole."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from consilia.cli import options, output
+
+app = typer.Typer(help="Show or verify the sites' ledgers (in .consilia, or CONSILIA_HOME).", no_args_is_help=True)
+Site = Annotated[str | None, typer.Option("--site", metavar="NAME", help="Only this site's ledger.")]
+
+
+@app.command("show")
+def show(site: Site = None, json: options.Json = False) -> None:
+    """List what each run was allotted and has charged, and the sums per population."""
+    from consilia.store.ledger_store import SiteStore
+
+    found: list[dict[str, Any]] = []
+    for name, path in _ledgers(site).items():
+        with SiteStore.open(path, name) as store:
+            found += [_population(store, population) for population in store.populations()]
+    if json:
+        output.emit({"ledgers": found})
+    else:
+        _print(found)
+
+
+@app.command("verify")
+def verify(
+    site: Site = None,
+    head: Annotated[
+        str | None, typer.Option("--head", metavar="HASH", help="A head kept elsewhere; needs --site.")
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Check every hash chain from its first entry; exit 5 if one was changed, cut or reordered."""
+    from consilia.core.errors import PlanError, Problem, StoreError
+    from consilia.store.ledger_store import SiteStore
+
+    if head is not None and site is None:
+        raise PlanError.of(
+            "option --head", needs="--site NAME beside it", got="none", hint="A head belongs to one site's ledger"
+        )
+    heads: list[dict[str, Any]] = []
+    problems: list[Problem] = []
+    seen = False
+    for name, path in _ledgers(site).items():
+        try:
+            with SiteStore.open(path, name) as store:
+                for population in store.populations():
+                    entries = store.entries(population)
+                    heads.append({"site": name, "population": population, "entries": len(entries),
+                                  "head": store.verify(population)})  # fmt: skip
+                    seen = seen or head in {entry.hash for entry in entries}
+        except StoreError as error:
+            problems += error.problems
+    if head is not None and not seen and not problems:
+        problems.append(Problem(f"the ledger of site {site!r}", f"an entry {head[:16]}", "none with that hash",
+                                "Its end was cut or its disk rolled back: restore the newest copy"))  # fmt: skip
+    if problems:
+        raise StoreError(problems)
+    if json:
+        output.emit({"verified": heads})
+    for row in [] if json else heads:
+        print(f"{row['site']}  {row['population']}  whole, {row['entries']} entries, head {row['head']}")
+
+
+def _ledgers(site: str | None) -> dict[str, Path]:
+    from consilia.api import home
+    from consilia.core.errors import StoreError
+
+    folder = home() / "sites"
+    found = {path.stem: path for path in sorted(folder.glob("*.sqlite"))}
+    if site is not None and site not in found:
+        known = ", ".join(found) or "none"
+        raise StoreError.of(f"site {site!r}", needs=f"a ledger in {folder}", got=f"ledgers of: {known}",
+                            hint="Name one of them, or set CONSILIA_HOME to the folder that holds sites/")  # fmt: skip
+    return found if site is None else {site: found[site]}
+
+
+def _population(store: Any, population: str) -> dict[str, Any]:
+    epsilon, delta = store.spent(population)
+    runs = []
+    for allotment in store.allotments(population):
+        allowed = sum(times for _, times in allotment.events)
+        charged = sum(times for _, times in store.charged(allotment.run))
+        runs.append({"run": allotment.run, "epsilon": allotment.epsilon, "delta": allotment.delta,
+                     "charged": charged, "allotted": allowed})  # fmt: skip
+    return {"site": store.site, "population": population, "epsilon": epsilon, "delta": delta,
+            "head": store.head(population), "runs": runs}  # fmt: skip
+
+
+def _print(found: list[dict[str, Any]]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from consilia.report.numbers import bound
+
+    terminal = output.console()
+    if not found:
+        terminal.print("No ledger holds anything yet.")
+    for entry in found:
+        terminal.print(Text.assemble((entry["site"], "bold"), f", population {entry['population']}"))
+        table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
+        table.add_column("  run", overflow="fold")
+        for title in ("epsilon", "delta", "charges"):
+            table.add_column(title, justify="right")
+        for run in entry["runs"]:
+            table.add_row(
+                f"  {run['run']}", bound(run["epsilon"]), f"{run['delta']:g}", f"{run['charged']} of {run['allotted']}"
+            )
+        table.add_row("  all runs", Text(bound(entry["epsilon"]), style="bold"), f"{entry['delta']:g}", "")
+        terminal.print(table)
+        terminal.print(Text(f"  head {entry['head']}\n", style="dim"), soft_wrap=True)

@@ -1,0 +1,91 @@
+"""The program `consilia`: its commands, and how each ends (see the exit codes in `core.errors`)."""
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from consilia import __version__
+from consilia.cli import (
+    account,
+    calibrate,
+    check,
+    export,
+    init,
+    ledger,
+    output,
+    report,
+    run,
+    schema,
+)  # fmt: skip
+from consilia.cli.interruption import Interrupted
+from consilia.core.errors import ConsiliaError, Problem
+
+_EPILOG = (
+    "Exit codes: 0 done, 2 plan or data cannot be used, 3 a privacy budget refuses, 4 protocol, 5 ledger or journal, "
+    "6 transport, 130 interrupted."
+)
+app = typer.Typer(
+    name="consilia", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, epilog=_EPILOG,
+    help="Train one model across institutions without moving their data, and state what any record can leak.",
+)  # fmt: skip
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", is_eager=True, help="Print the version.")] = False,
+) -> None:
+    if version:
+        print(f"consilia {__version__}")
+        raise typer.Exit
+
+
+app.command("run")(run.run)
+app.command("check")(check.check)
+app.command("init")(init.init)
+app.command("schema")(schema.schema)
+app.command("account")(account.account)
+app.command("calibrate")(calibrate.calibrate)
+app.add_typer(ledger.app, name="ledger")
+app.command("report")(report.report)
+app.command("export")(export.export)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code; what a caller or file can cause never shows a traceback."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    as_json = "--json" in given
+    try:
+        code = app(args=given, prog_name="consilia", standalone_mode=False)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        output.close_quietly()
+        return 141  # what a shell reports for a program whose reader has gone
+    except ConsiliaError as error:
+        return output.show_error(error, as_json=as_json)
+    except (KeyboardInterrupt, Interrupted, typer.Abort) as error:
+        return _interrupted(error, as_json=as_json)
+    except typer.TyperException as error:
+        return _misused(error, as_json=as_json)
+    return code if isinstance(code, int) else 0
+
+
+def _interrupted(error: BaseException, *, as_json: bool) -> int:
+    hint = error.hint if isinstance(error, Interrupted) else ""
+    if as_json:
+        problem = {"who": "consilia", "needs": "time to finish", "got": "an interruption", "hint": hint}
+        output.emit({"error": {"problems": [problem], "exit_code": 130}})
+    else:
+        output.say(f"\nInterrupted. {hint}".rstrip(), style="bold")
+    return 130
+
+
+def _misused(error: typer.TyperException, *, as_json: bool) -> int:
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "consilia"
+    message = error.format_message() if hasattr(error, "format_message") else str(error)
+    usage = context.get_usage().replace("Usage: ", "") if context is not None else "consilia --help"
+    found = ConsiliaError([Problem(command, usage, message.rstrip("."), f"See: {command} --help")])
+    output.show_error(found, as_json=as_json)
+    return 2

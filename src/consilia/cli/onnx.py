@@ -1,0 +1,48 @@
+"""The trained model as ONNX, where the extra is installed."""
+
+import contextlib
+import io
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+from consilia.core.errors import PlanError
+
+
+def write_onnx(run: Path, path: Path) -> None:
+    """Build the model as the run did, load its weights and write it with a free batch dimension.
+
+    Raises:
+        PlanError: If the extra is missing, or layers stayed at the sites.
+        DataError: If the run's data, which give the input's shape, cannot be read.
+    """
+    missing = [name for name in ("onnx", "onnxscript") if find_spec(name) is None]
+    if missing:
+        raise PlanError.of("export to ONNX", needs="the packages onnx and onnxscript", got=f"no {' and no '.join(missing)}",
+                           hint="Install them: pip install 'consilia[onnx]', or export safetensors")  # fmt: skip
+    import torch
+    from safetensors.numpy import load_file
+
+    from consilia.plan import load as plans
+    from consilia.store.journal import Journal
+    from consilia.transport.simulation import prepare
+
+    with Journal.open(run / "journal.sqlite", read_only=True) as journal:
+        agreed = json.loads(journal.plan_json)
+    plan = plans.from_json(agreed["plan"])
+    if plan.model.local_layers != "none":
+        raise PlanError.of("export to ONNX", needs="a whole model", got=f"local_layers = {plan.model.local_layers}: they stay at the sites",
+                           hint="Export safetensors, the shared part")  # fmt: skip
+    prepared = prepare(plan, Path(agreed["data_folder"]))
+    prepared.model.set(load_file(run / "model.safetensors")["vector"])
+    module = prepared.model.module.eval()
+    example = torch.zeros(2, *next(iter(prepared.rows.values())).train.input_shape)
+    with contextlib.redirect_stdout(io.StringIO()):  # the exporter reports its steps on stdout, which is ours
+        program = torch.onnx.export(
+            module, (example,), dynamo=True, input_names=["features"], output_names=["scores"],
+            dynamic_shapes=({0: torch.export.Dim("rows")},),
+        )  # fmt: skip
+    if program is None:
+        raise PlanError.of("export to ONNX", needs="a model the exporter understands", got="none",
+                           hint="Export safetensors")  # fmt: skip
+    program.save(str(path))

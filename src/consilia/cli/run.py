@@ -1,0 +1,99 @@
+"""`consilia run`: train as a plan says, or go on with a run that was stopped."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from consilia.cli import options, output
+
+if TYPE_CHECKING:
+    from consilia.api import RunResult
+
+
+def run(
+    plan: Annotated[Path | None, typer.Argument(metavar="[PLAN]", help="A plan; not with --resume.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="The run's own folder.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="The public seed (run.seed).")] = None,
+    set: options.Overrides = None,
+    resume: Annotated[
+        Path | None, typer.Option("--resume", metavar="RUN", help="Go on with the run in this folder.")
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Train, and write the run's folder: journal, model, result and report."""
+    overrides = list(set or []) + ([] if seed is None else [f"run.seed={seed}"])
+    _require(plan, out, overrides, resume)
+    result = _go_on(resume) if resume is not None else _begin(plan or Path(), overrides, out)
+    summary = dict(result.summary) | {"folder": str(result.folder), "report": _report(result.folder)}
+    if json:
+        output.emit(summary)
+    else:
+        from consilia.cli.outcome import show
+        from consilia.report.document import read
+
+        show(summary, read(result.folder).facts)
+
+
+def _require(plan: Path | None, out: Path | None, overrides: list[str], resume: Path | None) -> None:
+    from consilia.core.errors import PlanError, Problem
+
+    problems = []
+    if (plan is None) == (resume is None):
+        problems.append(Problem("consilia run", "either a PLAN or --resume RUN",
+                                "neither" if plan is None else "both", "As in: consilia run examples/plans/heart.toml"))  # fmt: skip
+    if resume is not None and (overrides or out is not None):
+        given = " and ".join(["--out"] * (out is not None) + ["--set or --seed"] * bool(overrides))
+        problems.append(Problem("consilia run --resume", "the plan and folder that the run began with", given,
+                                "Leave them out, or start a new run"))  # fmt: skip
+    if problems:
+        raise PlanError(problems)
+
+
+def _begin(path: Path, overrides: list[str], out: Path | None) -> "RunResult":
+    from consilia import api
+    from consilia.cli.interruption import Interrupted
+    from consilia.cli.progress import Progress
+
+    plan = api.load(path, set=overrides)
+    before = _runs()
+    try:
+        with Progress(plan.training.rounds) as progress:
+            return api.run(plan, out=out, on_round=progress)
+    except KeyboardInterrupt:
+        begun = [out] if out is not None and (out / "journal.sqlite").exists() else sorted(_runs() - before)
+        raise Interrupted(_how_to_resume(begun[0]) if begun else "Nothing had begun.") from None
+
+
+def _go_on(folder: Path) -> "RunResult":
+    from consilia import api
+    from consilia.cli.interruption import Interrupted
+    from consilia.cli.progress import Progress
+    from consilia.report.document import read
+
+    past = read(folder)
+    moved = sum(record["bytes_up"] + record["bytes_down"] for record in past.records)
+    try:
+        with Progress(past.facts["rounds"], done=len(past.records), moved=moved) as progress:
+            return api.resume(folder, on_round=progress)
+    except KeyboardInterrupt:
+        raise Interrupted(_how_to_resume(folder)) from None
+
+
+def _how_to_resume(folder: Path) -> str:
+    return f"Go on with: consilia run --resume {folder}"
+
+
+def _runs() -> frozenset[Path]:
+    return frozenset(path.parent for path in Path("runs").glob("*/journal.sqlite"))
+
+
+def _report(folder: Path) -> str | None:
+    from consilia.core.errors import ConsiliaError
+    from consilia.report.page import write_report
+
+    try:
+        return str(write_report(folder))
+    except ConsiliaError as error:  # the run is done and safe; only its page is missing
+        output.say(str(error), style="red")
+        return None
