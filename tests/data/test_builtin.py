@@ -92,6 +92,21 @@ def test_adult_is_the_known_table() -> None:
     assert int(column["gender=Male"].sum()) == 32650
 
 
+def test_the_last_adult() -> None:
+    # 52, own company, HS-grad (9 years), married, executive, wife, white, female, gain 15,024, no loss, 40 hours, US
+    table = adult.load()
+    row = dict(zip(table.columns, table.features[-1].tolist(), strict=True))
+    expected = {
+        "age": 35 / 36.5 - 1, "educational-num": 8 / 7.5 - 1, "hours-per-week": 39 / 49 - 1,
+        "capital-gain": np.log(15_025) / np.log(100_000), "capital-loss": 0, "workclass=Self-emp-inc": 1,
+        "education=HS-grad": 1, "marital-status=Married-civ-spouse": 1, "occupation=Exec-managerial": 1,
+        "relationship=Wife": 1, "race=White": 1, "gender=Male": 0, "native-country=United-States": 1,
+    }  # fmt: skip
+    assert {name: row[name] for name in expected} == pytest.approx(expected, abs=1e-6)
+    assert sum(value != 0 for value in row.values()) == 11
+    assert table.labels[-1] == 1
+
+
 @pytest.mark.parametrize("load", [heart.load, adult.load])
 def test_rows_have_moderate_norms_and_no_column_is_constant(load: object) -> None:
     assert callable(load)

@@ -48,6 +48,12 @@ def test_exact_is_the_ceiling_in_decimal(rows: int, percent: int) -> None:
     assert len(test) == -(-percent * rows // 100)
 
 
+@pytest.mark.parametrize(("fraction", "tested"), [(0.07, 7), (0.14, 14), (0.28, 28), (0.55, 55)])
+def test_exact_does_not_round_in_floats(fraction: float, tested: int) -> None:
+    assert fraction * 100 > tested  # why floats would take one row too many
+    assert len(split(table(100), "exact", fraction, SEED)[1]) == tested
+
+
 def test_exact_comes_close_with_patients() -> None:
     patients = [k // 5 for k in range(100)]
     _, test = split(table(100, patients), "exact", 0.34, SEED)
