@@ -92,6 +92,9 @@ def test_a_secret_poisson_draw_amplifies_and_its_cut_batches_are_paid_for(checke
 
 def test_a_cap_that_cuts_too_often_is_refused(checked: Checked) -> None:
     plan = (*FEDAVG, "training.batch=poisson", "training.sampling_rate=0.1", "training.rounds=4")
+    whole = checked(*plan, "training.batch_cap=1000")  # above every count: never reached, so free
+    assert [terms.batch_cap for terms in whole.sites] == [terms.count for terms in whole.sites]
+    assert whole.charges["A"].extra_delta == 0
     with pytest.raises(PlanError, match=r"training.batch_cap needs a cap so rarely reached"):
         checked(*plan, "training.batch_cap=20")
 
@@ -135,7 +138,8 @@ def test_a_site_s_whole_update_is_one_release_a_round(checked: Checked) -> None:
     assert run.noise_multiplier == checked(*SITE).noise_multiplier
     assert set(run.charges["A"].epsilon.values()) == {run.epsilon}
     # Poisson batches hide records, not the site: no amplification for it.
-    poisson = checked(*SITE, *FEDAVG, "training.batch=poisson", "training.sampling_rate=0.1")
+    draw = ("training.batch=poisson", "training.sampling_rate=0.1", "training.batch_cap=20")
+    poisson = checked(*SITE, *FEDAVG, *draw)
     assert poisson.noise_multiplier == run.noise_multiplier
     assert poisson.charges["A"].extra_delta == 0
 

@@ -75,7 +75,7 @@ def calibrate(plan: Plan, sites: tuple[SiteTerms, ...]) -> float:
     for exposure in exposures:
         make = _composer(plan, exposure)
         if exposure.turns and (z == 0.0 or bound(make(z), rest).epsilon > target):
-            z = max(z, _rounded_up(noise_multiplier(epsilon=target, delta=rest, make=make)))
+            z = _rounded_up(noise_multiplier(epsilon=target, delta=rest, make=make))
     while z and any(bound(_composer(plan, exposure)(z), rest).epsilon > target for exposure in exposures):
         z = _rounded_up(z * (1.0 + 1e-5))  # an accountant's grid may move with z by a hair
     return z

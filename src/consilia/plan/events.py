@@ -62,10 +62,16 @@ def evaluations(plan: Plan) -> int:
 
 
 def evaluation_event(plan: Plan) -> Event | None:
-    """Return the mechanism of one charged evaluation: noise on a count that one record moves by 1."""
+    """Return the mechanism of one charged evaluation: noise on the counts (right, wrong) of held-out rows.
+
+    Guarantees:
+        A row more or less moves one of the two by 1; replacing a row moves at most both by 1, an l2 distance of sqrt(2).
+    """
     if plan.evaluation.metrics != "charged" or plan.evaluation.noise_multiplier is None:
         return None
-    return Event(plan.evaluation.noise_multiplier, adjacency=adjacency_of(plan))
+    adjacency = adjacency_of(plan)
+    moved = math.sqrt(2.0) if adjacency is Adjacency.REPLACE_ONE else 1.0
+    return Event(plan.evaluation.noise_multiplier / moved, adjacency=adjacency)
 
 
 def ratios(plan: Plan, sites: tuple[SiteTerms, ...]) -> Mapping[str, float]:
