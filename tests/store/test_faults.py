@@ -119,6 +119,12 @@ def test_a_parent_that_is_a_file(tmp_path: Path) -> None:
             use(tmp_path / "file" / "a.sqlite")
 
 
+def test_any_folder_name_will_do(tmp_path: Path) -> None:
+    path = tmp_path / "Über uns?mode=memory&x=%20 #1" / "a;b.sqlite"
+    open_site(path)
+    assert path.stat().st_size > 0
+
+
 def test_only_the_owner_may_read_a_ledger(tmp_path: Path) -> None:
     with SiteStore.open(tmp_path / "a.sqlite", "A") as store:
         store.seal_free("r", 1, release=b"", model_digest="", local_state=b"secret")

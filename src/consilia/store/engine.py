@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine, MetaData, Table, create_engine, event, insert, inspect, select
+from sqlalchemy import URL, Connection, Engine, MetaData, Table, create_engine, event, insert, inspect, select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
@@ -153,7 +153,7 @@ def _recognise(connection: Connection, who: str, header: Table, kind: str, versi
 def _engine(path: Path) -> Engine:
     # One connection a store: SQLite has one writer anyway, and its statements stay prepared.
     engine = create_engine(
-        f"sqlite:///{path}",
+        URL.create("sqlite", database=str(path)),
         poolclass=QueuePool,
         pool_size=1,
         max_overflow=0,
