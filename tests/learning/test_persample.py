@@ -10,9 +10,10 @@ from torch import Tensor, nn
 
 from consilia.learning.flat import FlatModel
 from consilia.learning.models import build
-from consilia.learning.persample import fallback
+from consilia.learning.persample import fallback, layered
 from consilia.learning.persample.choose import choose
 from consilia.learning.persample.fallback import Fallback
+from consilia.learning.persample.layered import LayeredChain
 from consilia.learning.persample.linear import LinearChain
 
 Oracle = Callable[[nn.Module, Tensor, Tensor, float], Tensor]
@@ -39,13 +40,16 @@ def chains(draw: st.DrawFn) -> tuple[nn.Module, tuple[int, ...]]:
 
 @st.composite
 def convolutions(draw: st.DrawFn) -> tuple[nn.Module, tuple[int, ...]]:
-    channels, out, side = draw(st.integers(1, 3)), draw(st.sampled_from([2, 4])), draw(st.integers(4, 7))
+    channels, out, side = draw(st.integers(1, 3)), draw(st.integers(2, 6)), draw(st.integers(4, 7))
     kernel, stride, padding = draw(st.integers(1, 3)), draw(st.integers(1, 2)), draw(st.integers(0, 1))
     layers: list[nn.Module] = [
         nn.Conv2d(channels, out, kernel, stride=stride, padding=padding, bias=draw(st.booleans()))
     ]
     if draw(st.booleans()):
-        layers.append(nn.GroupNorm(2, out))
+        layers.append(nn.Conv2d(out, 5, 2, stride=stride, padding=1, bias=draw(st.booleans())))
+        out = 5
+    if draw(st.booleans()):
+        layers.append(nn.GroupNorm(1, out))
     layers += [draw(st.sampled_from([nn.ReLU, nn.Tanh]))(), nn.AdaptiveAvgPool2d(2), nn.Flatten()]
     return nn.Sequential(*layers, nn.Linear(4 * out, CLASSES)), (channels, side, side)
 
@@ -74,20 +78,30 @@ def test_chain_equals_oracle(
 
 
 @settings(max_examples=25, deadline=None)
-@given(convolutions(), st.integers(0, 5), st.floats(1e-3, 100), st.integers(0, 10**6))
-def test_fallback_equals_oracle(
-    slow_clipped_sum: Oracle, drawn: tuple[nn.Module, tuple[int, ...]], rows: int, clip_norm: float, seed: int
+@given(convolutions(), st.integers(0, 5), st.floats(1e-3, 100), st.integers(0, 10**6), st.integers(1, 3))
+def test_convolutions_equal_oracle(
+    slow_clipped_sum: Oracle,
+    drawn: tuple[nn.Module, tuple[int, ...]],
+    rows: int,
+    clip_norm: float,
+    seed: int,
+    chunk: int,
 ) -> None:
     module, shape = drawn
     model = FlatModel(module.double())
     features, labels = batch(shape, rows, seed)
     engine = choose(model, features.dim())
-    assert isinstance(engine, Fallback)
-    result = engine.clipped_sum(features, labels, clip_norm)
-    assert_same(result.total, slow_clipped_sum(module, features, labels, clip_norm))
+    normed = any(isinstance(layer, nn.GroupNorm) for layer in module.modules())
+    assert isinstance(engine, Fallback if normed else LayeredChain)
+    expected = slow_clipped_sum(module, features, labels, clip_norm)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(layered, "_ROWS_AT_ONCE", chunk)
+        patch.setattr(layered, "_PATCHES_AT_ONCE", 50 * chunk)
+        assert_same(engine.clipped_sum(features, labels, clip_norm).total, expected)
+    assert_same(Fallback.of(model).clipped_sum(features, labels, clip_norm).total, expected)
 
 
-@pytest.mark.parametrize("name", ["logistic", "mlp", "nodule-cnn"])
+@pytest.mark.parametrize("name", ["logistic", "mlp", "nodule-cnn", "resnet-gn"])
 @pytest.mark.parametrize("chunk", [1, 1 << 23])
 @settings(max_examples=8, deadline=None)
 @given(bad=st.lists(st.tuples(st.integers(0, 6), st.sampled_from(["nan", "inf", "-inf"])), max_size=8))
@@ -104,6 +118,7 @@ def test_bad_examples_contribute_nothing_else(
     expected = slow_clipped_sum(module, features[good], labels[good], 0.5)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fallback, "_ELEMENTS_AT_ONCE", chunk)
+        patch.setattr(layered, "_ROWS_AT_ONCE", chunk)
         result = choose(model, 4).clipped_sum(spoilt, labels, 0.5)
     assert_same(result.total, expected)
     assert result.rejected == 7 - len(good)

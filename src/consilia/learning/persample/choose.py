@@ -3,6 +3,7 @@
 from consilia.learning.flat import FlatModel
 from consilia.learning.persample.engine import PerExample
 from consilia.learning.persample.fallback import Fallback
+from consilia.learning.persample.layered import LayeredChain
 from consilia.learning.persample.linear import LinearChain
 
 
@@ -13,4 +14,4 @@ def choose(model: FlatModel, rank: int) -> PerExample:
         model: The model.
         rank: Number of dimensions of a batch of features.
     """
-    return LinearChain.of(model, rank) or Fallback.of(model)
+    return LinearChain.of(model, rank) or LayeredChain.of(model, rank) or Fallback.of(model)

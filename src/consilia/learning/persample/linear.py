@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  (the name torch documents)
 
 from consilia.learning.flat import FlatModel
+from consilia.learning.persample.chain import hooked, leaves, row_squares
 from consilia.learning.persample.engine import ClippedSum, clip_factors
 
 
@@ -35,9 +36,9 @@ class LinearChain:
             model: The model.
             rank: Number of dimensions of a batch of features; a Linear layer needs 2.
         """
-        layers = tuple(_leaves(model.module))
+        layers = tuple(leaves(model.module))
         # Exact types: a subclass, a parametrised weight or a hook may compute something else.
-        plain = all(type(layer) in _KNOWN and not _hooked(layer) for layer in model.module.modules())
+        plain = all(type(layer) in _KNOWN and not hooked(layer) for layer in model.module.modules())
         linear = [layer for layer in layers if type(layer) is nn.Linear]
         owned = [p for layer in linear for p in layer.parameters()]
         once = len({id(p) for p in owned}) == len(owned) == len(model.parameters)
@@ -52,7 +53,7 @@ class LinearChain:
             saved, slopes = self._forward(features)
             slopes.scatter_add_(1, labels[:, None], slopes.new_full((len(labels), 1), -1.0))
             at = self._backward(saved, slopes)
-            squares = [_row_squares(b) * (_row_squares(a) + (layer.bias is not None)) for layer, a, b in at]
+            squares = [row_squares(b) * (row_squares(a) + (layer.bias is not None)) for layer, a, b in at]
             norms = sum(squares[1:], start=squares[0]).sqrt_()
             kept, rejected = norms, 0
             if not torch.isfinite(norms.sum()):  # one test in the usual case
@@ -102,18 +103,3 @@ class LinearChain:
 
 
 _KNOWN = {nn.Sequential, nn.Flatten, nn.Linear, nn.ReLU, nn.Tanh}
-
-
-def _leaves(module: nn.Module) -> list[nn.Module]:
-    if type(module) is nn.Sequential:
-        return [leaf for child in module for leaf in _leaves(child)]
-    return [module]
-
-
-def _hooked(layer: nn.Module) -> bool:
-    return bool(layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks)
-
-
-def _row_squares(x: Tensor) -> Tensor:
-    squares: Tensor = torch.linalg.vector_norm(x, dim=1).square_()
-    return squares
