@@ -97,6 +97,8 @@ def test_convolutions_equal_oracle(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(layered, "_ROWS_AT_ONCE", chunk)
         patch.setattr(layered, "_PATCHES_AT_ONCE", 50 * chunk)
+        patch.setattr(layered, "_LARGE_PATCHES", 0 if chunk == 1 else 10**6)
+        patch.setattr(layered, "_FEW_CHANNELS", chunk)
         assert_same(engine.clipped_sum(features, labels, clip_norm).total, expected)
     assert_same(Fallback.of(model).clipped_sum(features, labels, clip_norm).total, expected)
 
