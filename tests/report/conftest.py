@@ -52,7 +52,8 @@ def facts(**changes: object) -> Facts:
         "digest": "9f1c2d" * 10 + "abcd", "unit": "record", "adjacency": "add-remove", "noise": "site", "against": "server",
         "epsilon": 0.99987, "delta": 1e-3, "delta_reason": "the data are public and the smallest centre holds 30 patients",
         "accountant": "PLD (dp-accounting 0.6.0)", "noise_multiplier": 4.2131, "clip_norm": 1.0, "control_clip_norm": None,
-        "reproducible": False, "algorithm": "fedavg", "batch": "poisson", "sampling_rate": 0.1, "selection": "all",
+        "reproducible": False, "model": "logistic",
+        "algorithm": "fedavg", "batch": "poisson", "sampling_rate": 0.1, "selection": "all",
         "cohort": 4, "weights": "n", "metrics": "public", "evaluation_noise_multiplier": None, "population": "heart",
         "max_epsilon": None, "parameters": 46, "rounds": 40, "sites": sites,
         "warnings": ["delta 0.001 is above a tenth of 1/30, the smallest site's count"],
@@ -88,7 +89,9 @@ def records(rounds: int = 40, *, hidden: bool = False) -> list[dict[str, Any]]:
                 site: {"n": TEST[site], "accuracy": score[site], "loss": 0.5} if scored else "hidden" for site in SITES
             } if status == "counted" else {},
             "train_loss": None,
-            "update_norms": {site: float(2.4 * np.exp(-number / 30) + rng.normal(0, 0.15)) + 1.2 * (site == "Switzerland") for site in answered}
+            "update_norms": {
+                site: float(2.4 * np.exp(-number / 30) + rng.normal(0, 0.15)) + 1.2 * (site == "Switzerland") for site in answered
+            }
             if status == "counted" and not hidden else "hidden",
             "cosine": {"mean": float(np.mean(list(pairs.values()))), "pairs": pairs}
             if status == "counted" and not hidden else "hidden",

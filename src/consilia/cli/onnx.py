@@ -31,7 +31,7 @@ def write_onnx(run: Path, path: Path) -> None:
         agreed = json.loads(journal.plan_json)
     plan = plans.from_json(agreed["plan"])
     if plan.model.local_layers != "none":
-        raise PlanError.of("export to ONNX", needs="a whole model", got=f"local_layers = {plan.model.local_layers}: they stay at the sites",
+        raise PlanError.of("export to ONNX", needs="a whole model", got=f"layers kept at the sites ({plan.model.local_layers})",
                            hint="Export safetensors, the shared part")  # fmt: skip
     prepared = prepare(plan, Path(agreed["data_folder"]))
     prepared.model.set(load_file(run / "model.safetensors")["vector"])

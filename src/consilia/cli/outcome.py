@@ -3,26 +3,32 @@
 from collections.abc import Mapping
 from typing import Any
 
+from rich import box
+from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from consilia.cli.output import console
 from consilia.plan.facts import Facts
 from consilia.report.card import claim, verdict_of
-from consilia.report.numbers import duration, plain, share, size
+from consilia.report.numbers import counted, duration, plain, share, size
+
+BAR = 20
 
 
 def show(summary: Mapping[str, Any], facts: Facts) -> None:
     """Print the outcome of a run."""
     terminal = console()
     terminal.print(_sites(summary, facts))
-    terminal.print(Text(_variance(summary), style="dim"))
     terminal.print()
     terminal.print(_claim(facts))
-    for warning in summary["warnings"]:
-        terminal.print(Text(f"Warning: {warning}", style="yellow"))
-    terminal.print(Text(_work(summary), style="dim"))
-    terminal.print(Text("report  ", style="dim") + Text(str(summary["report"] or "none"), style="bold"), soft_wrap=True)
+    terminal.print()
+    warnings = len(facts["warnings"])
+    notes = [("report", str(summary["report"] or "none")), ("work", _work(summary))]
+    if warnings:
+        notes.append(("card", f"{counted(warnings, 'warning')}: read them on the report's privacy card"))
+    for label, value in notes:
+        terminal.print(Text.assemble((f"{label:<8}", "dim"), value), soft_wrap=True)
 
 
 def _claim(facts: Facts) -> Text:
@@ -32,25 +38,33 @@ def _claim(facts: Facts) -> Text:
 
 
 def _sites(summary: Mapping[str, Any], facts: Facts) -> Table:
-    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
-    table.add_column("site")
+    table = Table(box=box.SIMPLE_HEAD, header_style="dim", pad_edge=False, show_edge=False)
+    table.add_column("site", overflow="fold")
     for title in ("training rows", "test rows", "accuracy"):
-        table.add_column(title, justify="right")
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("", width=BAR)
     for site in facts["sites"]:
         score = summary["per_site"].get(site["name"])
         known = score if isinstance(score, Mapping) else {}
-        table.add_row(site["name"], plain(site["count"]), plain(known.get("n")), share(known.get("accuracy")))
+        table.add_row(
+            site["name"], plain(site["count"]), plain(known.get("n")), share(known.get("accuracy")), _bar(known.get("accuracy"))
+        )  # fmt: skip
     table.add_section()
-    table.add_row("all rows", "", "", Text(share(summary["accuracy"]), style="bold"))
+    total = summary["accuracy"]
+    table.add_row(Text("all rows", style="bold"), "", "", Text(share(total), style="bold"), _bar(total))
     table.add_row("mean over sites", "", "", share(summary["accuracy_mean_over_sites"]))
+    table.add_row("variance", "", "", *_variance(summary["accuracy_variance"]))
     return table
 
 
-def _variance(summary: Mapping[str, Any]) -> str:
-    value = summary["accuracy_variance"]
+def _bar(value: object) -> ProgressBar | str:
+    return ProgressBar(1.0, float(value), width=BAR) if isinstance(value, int | float) else ""
+
+
+def _variance(value: object) -> tuple[str, ...]:
     if not isinstance(value, int | float):
-        return "variance between sites: hidden"
-    return f"variance between sites {value:.2g} (standard deviation {100 * value**0.5:.1f} points)"
+        return ("hidden",)
+    return f"{value:.2g}", f"(\u00b1 {100 * value**0.5:.1f} points)"
 
 
 def _work(summary: Mapping[str, Any]) -> str:

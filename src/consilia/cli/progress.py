@@ -79,7 +79,7 @@ class Progress(AbstractContextManager["Progress"]):
         if scored.get("worst_site") is not None:
             parts.append(f"worst {scored['worst_site']} {share(scored.get('worst_accuracy'))}")
         if record.get("epsilon_spent") is not None:
-            parts.append(f"epsilon {bound(record['epsilon_spent'])} of {bound(record.get('epsilon_budget'))}")
+            parts.append(f"epsilon {bound(record['epsilon_spent'], 3)} of {bound(record.get('epsilon_budget'), 3)}")
         parts.append(size(self._moved))
         if self._skipped:
             parts.append(f"{self._skipped} skipped")

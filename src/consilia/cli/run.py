@@ -40,8 +40,9 @@ def _require(plan: Path | None, out: Path | None, overrides: list[str], resume: 
 
     problems = []
     if (plan is None) == (resume is None):
-        problems.append(Problem("consilia run", "either a PLAN or --resume RUN",
-                                "neither" if plan is None else "both", "As in: consilia run examples/plans/heart.toml"))  # fmt: skip
+        got = "neither" if plan is None else "both"
+        hint = "As in: consilia run examples/plans/heart.toml"
+        problems.append(Problem("consilia run", "either a PLAN or --resume RUN", got, hint))
     if resume is not None and (overrides or out is not None):
         given = " and ".join(["--out"] * (out is not None) + ["--set or --seed"] * bool(overrides))
         problems.append(Problem("consilia run --resume", "the plan and folder that the run began with", given,

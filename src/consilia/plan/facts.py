@@ -3,6 +3,9 @@
 import math
 from typing import TypedDict
 
+from consilia.core.canonical import Json
+from consilia.core.update import ProtocolMessage, Release
+from consilia.core.wire import encode
 from consilia.plan.run_plan import RunPlan
 
 ADVERSARIES = ("server", "server+colluding-sites", "other-sites", "world")
@@ -41,6 +44,7 @@ class Facts(TypedDict):
     clip_norm: float | None
     control_clip_norm: float | None
     reproducible: bool
+    model: str
     algorithm: str
     batch: str
     sampling_rate: float | None
@@ -86,6 +90,7 @@ def facts(plan: RunPlan) -> Facts:
         "clip_norm": privacy.clip_norm,
         "control_clip_norm": privacy.control_clip_norm,
         "reproducible": config.run.reproducible,
+        "model": config.model.name,
         "algorithm": training.algorithm,
         "batch": training.batch,
         "sampling_rate": training.sampling_rate if training.batch == "poisson" else None,
@@ -104,20 +109,27 @@ def facts(plan: RunPlan) -> Facts:
 
 
 def forecast(plan: RunPlan) -> Forecast:
-    """Return the bytes a run will move, from public numbers, without the few hundred bytes of each message's envelope."""
-    vector = 4 * plan.spec.dim  # float32, both ways: the control variate of SCAFFOLD travels beside the model both ways
+    """Return the bytes a run will move, from public numbers; within a few percent where every site answers."""
+    name = max((terms.name for terms in plan.sites), key=len, default="")
+    number, evaluation = len(plan.schedule), plan.plan.evaluation
+    vector = 4 * plan.spec.dim  # float32, both ways: with SCAFFOLD the control variate travels beside the model
+    task: dict[str, Json] = {"plan": plan.digest, "run": "x" * 32, "counted": number}
+    down = vector + len(encode(ProtocolMessage("evaluate", name, number, task)))
+    up = vector + len(encode(Release(b"", name, number, plan.digest, plan.digest, {"charges": number})))
+    score: dict[str, Json] = {"n": 1000, "accuracy": 1 / 3, "loss": 1 / 3}
+    told = len(encode(Release(b"", name, number, plan.digest, plan.digest, score)))
     asked = sum(len(cohort) for cohort in plan.schedule)
-    rounds, evaluation = max(len(plan.schedule), 1), plan.plan.evaluation
-    scores = 0 if evaluation.metrics == "hidden" else len(plan.schedule) // evaluation.every + 1
+    scores = 0 if evaluation.metrics == "hidden" else number // evaluation.every + 1
     scored = scores * len(plan.sites)
     busiest = max((terms.participations for terms in plan.sites), default=0)
+    total_up, total_down = up * asked + told * scored, down * (asked + scored)
     return {
         "vector": vector,
-        "up_per_round": vector * asked // rounds,
-        "down_per_round": vector * (asked + scored) // rounds,
-        "up": vector * asked,
-        "down": vector * (asked + scored),
-        "busiest_site": vector * (2 * busiest + scores),
+        "up_per_round": total_up // max(number, 1),
+        "down_per_round": total_down // max(number, 1),
+        "up": total_up,
+        "down": total_down,
+        "busiest_site": (up + down) * busiest + (told + down) * scores,
     }
 
 

@@ -74,6 +74,7 @@ class Card:
         verdict: "private", "open" (no privacy was asked for) or "not-private" (reproducible mode).
         headline: The claim in a line.
         statement: The claim in full.
+        against: Against whom it holds, in a sentence.
         groups: The means.
         bounds: Epsilon per site and adversary.
         heads: (site, head of its ledger).
@@ -84,6 +85,7 @@ class Card:
     verdict: str
     headline: str
     statement: str
+    against: str
     groups: tuple[Group, ...]
     bounds: tuple[Bounds, ...]
     heads: tuple[tuple[str, str], ...]
@@ -98,6 +100,7 @@ def build(facts: Facts, heads: Mapping[str, str]) -> Card:
         verdict=verdict,
         headline=_headline(facts, verdict),
         statement=_statement(facts, verdict),
+        against=f"Against {WHO[facts['against']]}. The privacy card says what that covers, and what not.",
         groups=(_guarantee(facts, verdict), _mechanism(facts), _leaves(facts), _identity(facts)),
         bounds=bounds(facts),
         heads=tuple(sorted(heads.items())),
@@ -144,10 +147,10 @@ def _statement(facts: Facts, verdict: str) -> str:
             "whoever knows the plan can subtract the noise. It claims no epsilon, whatever its noise multiplier."
         )
     epsilon = facts["epsilon"] or 0.0
-    factor = f"{math.exp(epsilon):.3g}" if epsilon < 20 else f"e^{bound(epsilon)}"
+    factor = bound(math.exp(epsilon), 3) if epsilon < 20 else f"e^{bound(epsilon)}"
     return (
         f"Against {WHO[facts['against']]}: {_WITHOUT[facts['adjacency']]}, the probability of anything it can see in the "
-        f"whole run changes by a factor of at most e^{bound(epsilon)} (about {factor}), plus at most {facts['delta']:g}. "
+        f"whole run changes by a factor of at most {factor} (e to the power epsilon), plus at most {facts['delta']:g}. "
         "The figure is the largest over all sites and covers every round of the schedule, also when training stopped early."
     )
 
@@ -156,7 +159,7 @@ def _guarantee(facts: Facts, verdict: str) -> Group:
     claims = verdict == "private"
     nothing = "none: no claim is made"
     extra = max((site["extra_delta"] for site in facts["sites"]), default=0.0)
-    cut = f"of which at most {bound(extra)} pays for batches cut at their cap" if extra else ""
+    cut = f"of it, at most {bound(extra, 2)} pays for batches cut at their cap" if extra else ""
     reason = facts["delta_reason"]
     notes = "; ".join(filter(None, (f"stated reason: {reason}" if reason else "", cut if claims else "")))
     return Group(
@@ -210,7 +213,8 @@ def _caps(facts: Facts) -> tuple[Row, ...]:
     value = plain(caps[0]) if len(caps) == 1 else f"{plain(caps[0])} to {plain(caps[-1])}"
     extra = max((site["extra_delta"] for site in facts["sites"]), default=0.0)
     delta = facts["delta"]
-    note = f"at most {bound(extra)}, {percent(extra / delta)} of delta" if extra and delta else "no part of delta"
+    part = percent(extra / delta) if extra and delta and extra >= 1e-3 * delta else "less than 0.1 %"
+    note = f"at most {bound(extra, 2)}, {part} of delta" if extra else "no part of delta"
     return (Row("Batch cap", f"{value} records", f"an excess is dropped by secret order; its share: {note}"),)
 
 

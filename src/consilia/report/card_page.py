@@ -10,7 +10,8 @@ _MARK = {"private": "Private", "open": "No claim", "not-private": "Not private"}
 
 def banner(card: Card) -> Html:
     """The claim, or that there is none, where nobody can miss it."""
-    return tag("p", tag("strong", card.headline), " ", card.statement, class_=f"banner {card.verdict}")
+    words = card.against if card.verdict == "private" else card.statement
+    return tag("p", tag("strong", card.headline), " ", words, class_=f"banner {card.verdict}")
 
 
 def section(card: Card) -> Html:
@@ -18,7 +19,7 @@ def section(card: Card) -> Html:
     return tag(
         "section",
         tag("h2", "Privacy card", tag("span", _MARK[card.verdict], class_=f"mark {card.verdict}")),
-        banner(card),
+        tag("p", tag("strong", card.headline), " ", card.statement, class_=f"banner {card.verdict}"),
         _list("Warnings", card.warnings, "warnings"),
         tag("div", *(_group(group) for group in card.groups), class_="groups"),
         _bounds(card),
@@ -61,11 +62,19 @@ def _heads(card: Card) -> Html:
             tag("p", "None: nothing was charged, or the run has not ended.", class_="note"),
         )
     rows = [tag("div", tag("dt", site), tag("dd", tag("code", head))) for site, head in card.heads]
-    note = "A site's ledger must still hold this entry: consilia ledger verify. If not, its end was cut or its disk rolled back."
+    note = (
+        "A site's ledger must still hold this entry: consilia ledger verify --site NAME --head HASH. "
+        "If not, its end was cut or its disk rolled back."
+    )
     return join(tag("h3", "Heads of the ledgers"), tag("dl", *rows, class_="heads"), tag("p", note, class_="note"))
 
 
 def _list(title: str, points: tuple[str, ...], kind: str) -> Html:
     if not points:
         return Html("")
-    return tag("div", tag("h3", title), tag("ul", *(tag("li", point) for point in points)), class_=kind)
+    return tag("div", tag("h3", title), tag("ul", *(_point(point) for point in points)), class_=kind)
+
+
+def _point(text: str) -> Html:
+    topic, colon, rest = text.partition(": ")
+    return tag("li", tag("b", topic + ":"), " ", rest) if colon else tag("li", text)

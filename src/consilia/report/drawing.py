@@ -27,7 +27,7 @@ _STYLE: Any = {
     "svg.fonttype": "none",
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
-    "font.size": 9.0,
+    "font.size": 9.5,
     "axes.edgecolor": LINE,
     "axes.labelcolor": SOFT,
     "axes.linewidth": 0.8,
@@ -50,11 +50,16 @@ _STYLE: Any = {
 FULL, HALF = 9.6, 4.7
 
 
-def canvas(width: float, height: float) -> tuple[Figure, Axes]:
-    """Return an empty figure (inches) and its axes, in the house's style."""
+def canvas(
+    width: float, height: float, *, left: float = 0.55, right: float = 0.12, bottom: float = 0.5, top: float = 0.12
+) -> tuple[Figure, Axes]:
+    """Return an empty figure and its axes, in the house's style.
+
+    All lengths are inches, margins included: a fixed frame keeps texts at one size on the page.
+    """
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(width, height))
-        axes = figure.add_subplot()
+        axes = figure.add_axes((left / width, bottom / height, 1 - (left + right) / width, 1 - (top + bottom) / height))
         axes.tick_params(length=0, pad=5)
         axes.margins(x=0.01)
     return figure, axes
@@ -72,7 +77,7 @@ def to_svg(figure: Figure, *, name: str, title: str, description: str) -> Html:
     buffer = io.StringIO()
     nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
     with mpl.rc_context(_STYLE | {"svg.hashsalt": name}):  # the same records give the same page
-        figure.savefig(buffer, format="svg", transparent=True, bbox_inches="tight", pad_inches=0.03, metadata=nothing)
+        figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
     markup = buffer.getvalue()
     markup = markup[markup.index("<svg") :]
     markup = re.sub(r"<g id=\"[^\"]*\"", "<g", markup)  # groups of two figures share names; nothing refers to them
@@ -102,6 +107,7 @@ def label_ends(axes: Axes, ends: Sequence[tuple[float, str, str]], x: float, *, 
         x: Where the lines end.
         gap: Least distance of two names, as a share of the axes' height.
     """
+    axes.get_ylim()  # makes matplotlib settle the limits that the transform below depends on
     to_axes = axes.transData + axes.transAxes.inverted()
     places = sorted((float(to_axes.transform((x, value))[1]), name, color) for value, name, color in ends)
     heights: list[float] = []

@@ -28,6 +28,7 @@ from consilia.report.numbers import bound, plain, share, size
 
 Records = Sequence[Mapping[str, Any]]
 MAX_LINES = 12
+_NAMES = 1.2  # inches for names beside the axes
 MAX_BARS = 30
 _PERCENT = FuncFormatter(lambda value, _: f"{100 * value:.0f} %")
 
@@ -38,7 +39,7 @@ def accuracy(records: Records) -> Html | None:
     if not ys:
         return None
     sites = series.per_site(series.thinned(records), "per_site", "accuracy")
-    figure, axes = canvas(FULL, 3.5)
+    figure, axes = canvas(FULL, 3.6, right=_NAMES)
     ends = _lines(axes, sites)
     thin = series.of(series.thinned(records), "accuracy")
     axes.plot(*thin, color=INK, linewidth=2.4, zorder=5)
@@ -47,7 +48,8 @@ def accuracy(records: Records) -> Html | None:
     axes.yaxis.set_major_formatter(_PERCENT)
     label_ends(axes, [(ys[-1], "all rows", INK), *ends], xs[-1])
     best = max(range(len(ys)), key=ys.__getitem__)
-    told = f"{share(ys[0])} after round {xs[0]:.0f}, {share(ys[-1])} after round {xs[-1]:.0f}, best {share(ys[best])} in {xs[best]:.0f}."
+    first, last = f"{share(ys[0])} after round {xs[0]:.0f}", f"{share(ys[-1])} after round {xs[-1]:.0f}"
+    told = f"{first}, {last}, best {share(ys[best])} after round {xs[best]:.0f}."
     return to_svg(figure, name="accuracy", title="Accuracy on held-out rows by round", description=told)
 
 
@@ -67,12 +69,13 @@ def site_bars(scores: Mapping[str, Mapping[str, Any]], overall: float | None) ->
         axes.yaxis.set_major_formatter(_PERCENT)
         told = f"{len(rows)} sites from {share(rows[-1][0])} to {share(rows[0][0])}."
     else:
-        figure, axes = canvas(HALF, max(1.9, 0.34 * len(rows) + 0.7))
-        for place, (value, site) in enumerate(rows):
+        figure, axes = canvas(HALF, 0.36 * len(rows) + 0.66, left=_NAMES, right=0.25, bottom=0.36, top=0.3)
+        for place, (value, _) in enumerate(rows):
             axes.barh(place, value, height=0.62, color=ACCENT, alpha=0.85)
-            inside = value > 0.25
-            axes.text(value + (-0.015 if inside else 0.015), place, share(value), va="center",
-                      ha="right" if inside else "left", color=PAPER if inside else INK)  # fmt: skip
+            inside = value > 0.2  # at the foot of the bar, where the line of all rows cannot cross it
+            axes.text(
+                0.02 if inside else value + 0.02, place, share(value), va="center", color=PAPER if inside else INK
+            )
         axes.set_yticks(range(len(rows)), [_short(site) for _, site in rows], color=INK)
         axes.grid(visible=False)
         axes.set_xlim(0, 1)
@@ -80,7 +83,7 @@ def site_bars(scores: Mapping[str, Mapping[str, Any]], overall: float | None) ->
         axes.spines["left"].set_visible(False)
         if overall is not None:
             axes.axvline(overall, color=INK, linewidth=1.2, linestyle=(0, (3, 2)))
-            axes.text(overall, 1.01, f"all rows {share(overall)}", transform=axes.get_xaxis_transform(),
+            axes.text(overall, 1.02, f"all rows {share(overall)}", transform=axes.get_xaxis_transform(),
                       ha="right" if overall > 0.5 else "left", va="bottom", color=INK)  # fmt: skip
     return to_svg(figure, name="sites", title="Accuracy of the resulting model by site", description=told)
 
@@ -126,7 +129,7 @@ def norms(records: Records) -> Html | None:
     sites, (xs, ys) = series.per_site(thin, "update_norms", None), series.of(thin, "aggregate_norm")
     if not sites and not ys:
         return None
-    figure, axes = canvas(HALF, 2.6)
+    figure, axes = canvas(HALF, 2.6, right=_NAMES)
     ends = _lines(axes, sites)
     if ys:
         axes.plot(xs, ys, color=INK, linewidth=2.0)
@@ -154,7 +157,10 @@ def cosine_curve(records: Records) -> Html | None:
     axes.axhline(0, color=SOFT, linewidth=0.8)
     axes.set_ylim(min(-0.1, min(ys) - 0.05), 1.0)
     _rounds(axes)
-    told = f"From {ys[0]:.2f} in round {xs[0]:.0f} to {ys[-1]:.2f} in round {xs[-1]:.0f}; 1 means the sites agree, 0 that they are unrelated."
+    told = (
+        f"From {ys[0]:.2f} in round {xs[0]:.0f} to {ys[-1]:.2f} in round {xs[-1]:.0f}; "
+        "1 means the sites agree, 0 that they are unrelated."
+    )
     return to_svg(figure, name="cosine", title="Mean cosine similarity of updates by round", description=told)
 
 
@@ -165,7 +171,8 @@ def cosine_pairs(records: Records) -> Html | None:
         return None
     number, pairs = found
     names = sorted({name for pair in pairs for name in pair})
-    figure, axes = canvas(HALF, 0.42 * len(names) + 0.9)
+    slant = 0.75 if len(names) > 5 else 0.25
+    figure, axes = canvas(HALF, 0.42 * len(names) + slant, left=_NAMES, bottom=0.12 + slant)
     for row in range(1, len(names)):
         for column in range(row):
             value = pairs.get((names[column], names[row]), pairs.get((names[row], names[column])))
@@ -178,10 +185,10 @@ def cosine_pairs(records: Records) -> Html | None:
                       color=PAPER if strength > 0.6 else INK)  # fmt: skip
     axes.set_xlim(-0.5, len(names) - 1.5)
     axes.set_ylim(len(names) - 0.5, 0.5)
-    axes.set_xticks(range(len(names) - 1), [_short(name, 9) for name in names[:-1]], color=INK)
+    axes.set_xticks(range(len(names) - 1), [_short(name, max(9, 44 // len(names))) for name in names[:-1]], color=INK)
     axes.set_yticks(range(1, len(names)), [_short(name) for name in names[1:]], color=INK)
     if len(names) > 5:
-        axes.tick_params(axis="x", rotation=45)
+        axes.tick_params(axis="x", rotation=90)
     axes.grid(visible=False)
     for side in axes.spines.values():
         side.set_visible(False)
@@ -196,7 +203,7 @@ def traffic(records: Records) -> Html | None:
     up, down = (series.running_total(records, key) for key in ("bytes_up", "bytes_down"))
     if not up[1]:
         return None
-    figure, axes = canvas(HALF, 2.6)
+    figure, axes = canvas(HALF, 2.6, left=0.65, right=0.85)
     step = -(-len(up[0]) // series.MAX_POINTS)
     ends = []
     for (xs, ys), color, dash, name in ((down, ACCENT, DASHES[0], "to sites"), (up, INK, DASHES[1], "from sites")):
@@ -234,7 +241,7 @@ def _mark_skipped(axes: Axes, records: Records) -> None:
 
 
 def _rounds(axes: Axes) -> None:
-    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True, steps=[1, 2, 5, 10]))
     axes.set_xlabel("round")
     axes.spines["left"].set_color(LINE)
 

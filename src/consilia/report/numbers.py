@@ -6,13 +6,16 @@ from decimal import ROUND_CEILING, Context, Decimal
 HIDDEN = "hidden"
 
 
-def bound(value: float | None) -> str:
-    """Return an upper bound with four significant digits, rounded up; "none" where nothing bounds it."""
+def bound(value: float | None, digits: int = 4) -> str:
+    """Return an upper bound with so many significant digits, rounded up; "none" where nothing bounds it."""
     if value is None or not math.isfinite(value):
         return "none"
     # Through the shortest decimal, so that a target of 0.3 reads 0.3 and not 0.3001.
-    rounded = Context(prec=4, rounding=ROUND_CEILING).create_decimal(repr(float(value)))
-    return f"{rounded.normalize():f}" if Decimal("1e-4") <= rounded < 10**6 or rounded == 0 else f"{float(rounded):.3e}"
+    rounded = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(float(value)))
+    if rounded == 0 or Decimal("1e-4") <= rounded < 10**6:
+        return f"{rounded.normalize():f}"
+    mantissa, _, exponent = f"{rounded.normalize():e}".partition("e")
+    return f"{mantissa}e{int(exponent)}"
 
 
 def share(value: object, missing: str = HIDDEN) -> str:

@@ -34,14 +34,14 @@ def render(document: Document) -> str:
     card = build(document.facts, document.heads)
     name = str(document.plan.get("run", {}).get("name", document.run))
     style = trusted((files("consilia.report") / "style.css").read_text(encoding="utf-8"))
-    reason = f": {document.reason}" if document.reason else ""
+    status = _STATUS.get(document.status, document.status) + (f": {document.reason}" if document.reason else "")
     body = tag(
         "main",
         tag(
             "header",
             tag("p", "Consilia \u00b7 report of a run", class_="over"),
             tag("h1", name),
-            tag("p", tag("code", document.run), " \u00b7 ", _STATUS.get(document.status, document.status) + reason, class_="note"),
+            tag("p", tag("code", document.run), " \u00b7 ", status, class_="note"),
         ),
         sections.tiles(document, card.verdict),
         card_page.banner(card),
@@ -49,7 +49,8 @@ def render(document: Document) -> str:
         card_page.section(card),
         sections.course(document),
         sections.plan(document),
-        tag("footer", "Made by Consilia from the run's journal. Figures rest on what the sites released; whatever they kept reads \u201chidden\u201d."),
+        tag("footer", "Made by Consilia from the run's journal. It rests on what the sites released; ",
+            "what they kept reads \u201chidden\u201d."),
     )  # fmt: skip
     head = tag(
         "head",

@@ -51,12 +51,14 @@ def result(document: Document) -> Html:
     return tag(
         "section",
         tag("h2", "Result"),
-        _figure("Accuracy on held-out rows", "By round: all held-out rows (bold) and each site.",
+        _figure("Accuracy on held-out rows",
+                "By round: all held-out rows (bold) and each site that released its own." + _ticks(document),
                 figures.accuracy(document.records), _no_metrics(document)),
         tag("div",
             _figure("Each site", "Accuracy of the resulting model on each site's held-out rows.",
                     figures.site_bars(scores, overall if isinstance(overall, float) else None), _no_metrics(document)),
-            _figure("Spread between sites", f"Standard deviation of accuracy over sites; at the end the variance is {_variance(document)}.",
+            _figure("Spread between sites",
+                    f"Standard deviation of accuracy over sites; at the end the variance is {_variance(document)}.",
                     figures.spread(document.records), _no_metrics(document)),
             class_="pair"),
         _site_table(document),
@@ -73,7 +75,8 @@ def course(document: Document) -> Html:
         "section",
         tag("h2", "The course of training"),
         tag("div",
-            _figure("Epsilon spent", "An upper bound after each round; the guarantee is the budget, also when training stops early.",
+            _figure("Epsilon spent",
+                    "An upper bound after each round; the guarantee is the budget, also when training stops early.",
                     figures.epsilon(records, budget), "None is claimed."),
             _figure("Bytes moved", "Running total in both directions, models sent for evaluation included.",
                     figures.traffic(records), "Nothing was moved."),
@@ -82,8 +85,7 @@ def course(document: Document) -> Html:
             _figure("Agreement of sites", "Mean cosine similarity of a round's updates.",
                     figures.cosine_curve(records), hidden if facts["noise"] == "server" and facts["unit"] != "none" else few),
             class_="pair"),
-        _pairs(document),
-        _incidents(document),
+        tag("div", _pairs(document), _incidents(document), class_="pair apart"),
     )  # fmt: skip
 
 
@@ -118,6 +120,13 @@ def _no_metrics(document: Document) -> str:
     return "No round has been evaluated yet."
 
 
+def _ticks(document: Document) -> str:
+    skipped = document.facts["metrics"] != HIDDEN and any(
+        record.get("status") == "skipped" for record in document.records
+    )
+    return " Red ticks below: skipped rounds." if skipped else ""
+
+
 def _variance(document: Document) -> str:
     value = document.last_scored.get("accuracy_variance")
     return f"{value:.2g}" if isinstance(value, int | float) else HIDDEN
@@ -142,8 +151,8 @@ def _pairs(document: Document) -> Html:
     drawing = figures.cosine_pairs(document.records)
     if drawing is None:
         return Html("")
-    return tag("div", _figure("Pairs of sites", "Cosine similarity of the last round's updates: 1 the same direction, below 0 against each other.",
-                              drawing, ""), class_="pair")  # fmt: skip
+    caption = "Cosine similarity of the last round's updates: 1 the same direction, below 0 against each other."
+    return _figure("Pairs of sites", caption, drawing, "")
 
 
 def _incidents(document: Document) -> Html:
@@ -157,7 +166,7 @@ def _incidents(document: Document) -> Html:
     if dropped:
         lost = [(site, reason, plain(len(rounds)), history.ranges(rounds)) for site, reason, rounds in dropped]
         parts.append(table(("Dropped", "Because", "Times", "Rounds"), lost, numeric=(2,)))
-    return join(*parts)
+    return tag("div", *parts)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[int] | None = None) -> Html:

@@ -1,0 +1,83 @@
+"""What follows from a plan, for a terminal of 80 columns."""
+
+from rich.table import Table
+from rich.text import Text
+
+from consilia.cli.output import console
+from consilia.plan.facts import ADVERSARIES, Facts, Forecast
+from consilia.report.card import bounds, build, claim
+from consilia.report.numbers import counted, duration, plain, size
+
+LINK = 10e6 / 8  # bytes a second of the 10 Mbit/s that a hospital may have
+SHOWN = 8
+
+
+def show(path: str, facts: Facts, ahead: Forecast) -> None:
+    """Print sites, schedule, noise, bytes, epsilon for each adversary, what leaves a site, and warnings."""
+    terminal = console()
+    card = build(facts, {})
+    terminal.print(Text.assemble((path, "bold"), " can run\n"), soft_wrap=True)
+    terminal.print(_grid([*_plan(facts), *_noise(facts), *_bytes(ahead), ("claim", claim(facts))]))
+    if card.verdict == "private":
+        terminal.print(Text("\nEpsilon of each site", style="bold"))
+        terminal.print(_bounds(facts))
+    leaves = next(group for group in card.groups if group.title == "What leaves a site")
+    terminal.print(Text("\nWhat leaves a site", style="bold"))
+    terminal.print(
+        _grid([(row.label.lower(), row.value + (f" ({row.note})" if row.note else "")) for row in leaves.rows])
+    )
+    if facts["warnings"]:
+        terminal.print(Text("\nWarnings", style="bold yellow"))
+        terminal.print(_grid([("\u2022", warning) for warning in facts["warnings"]]))
+
+
+def _plan(facts: Facts) -> list[tuple[str, str]]:
+    sites, cohort = facts["sites"], facts["cohort"]
+    turns = max((site["participations"] for site in sites), default=0)
+    steps = sorted({site["steps"] for site in sites})
+    shown = ", ".join(f"{site['name']} {plain(site['count'])}" for site in sites[:SHOWN])
+    more = f" and {len(sites) - SHOWN} more" if len(sites) > SHOWN else ""
+    rate = f" at rate {facts['sampling_rate']:g}" if facts["sampling_rate"] else ""
+    span = counted(steps[0], "step") if len(steps) == 1 else f"{plain(steps[0])} to {counted(steps[-1], 'step')}"
+    return [
+        ("sites", f"{len(sites)} with registered training rows: {shown}{more}"),
+        ("schedule", f"{counted(facts['rounds'], 'round')} of {cohort} sites, each at most {plain(turns)} times"),
+        ("local work", f"{facts['algorithm']}, {facts['batch']} batches{rate}, {span} a round"),
+        ("model", f"{facts['model']}, {plain(facts['parameters'])} numbers an update"),
+    ]
+
+
+def _noise(facts: Facts) -> list[tuple[str, str]]:
+    if facts["unit"] == "none":
+        return []
+    where = {"site": "at each site", "server": "at the coordinator"}.get(facts["noise"], facts["noise"])
+    noise = f"multiplier {facts['noise_multiplier']:.5g}, drawn {where}; clip norm {plain(facts['clip_norm'])}"
+    return [("noise", noise), ("accountant", facts["accountant"])]
+
+
+def _bytes(ahead: Forecast) -> list[tuple[str, str]]:
+    return [
+        ("bytes", f"{size(ahead['up_per_round'])} up, {size(ahead['down_per_round'])} down a round; "
+                  f"{size(ahead['up'] + ahead['down'])} in all"),
+        ("link", f"{duration(ahead['busiest_site'] / LINK)} of transfer for the busiest site at 10 Mbit/s"),
+    ]  # fmt: skip
+
+
+def _bounds(facts: Facts) -> Table:
+    table = Table(box=None, header_style="dim", padding=(0, 0, 0, 2))
+    table.add_column("against", overflow="fold")
+    for who in ADVERSARIES:
+        table.add_column(who.replace("+", " +\n"), justify="right", vertical="top")
+    for row in bounds(facts):
+        more = f" and {len(row.sites) - 4} more" if len(row.sites) > 4 else ""
+        table.add_row(", ".join(row.sites[:4]) + more, *row.epsilon)
+    return table
+
+
+def _grid(rows: list[tuple[str, str]]) -> Table:
+    grid = Table.grid(padding=(0, 0, 0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for label, value in rows:
+        grid.add_row(label, Text(value))
+    return grid
