@@ -198,3 +198,26 @@ def test_a_linear_layer_on_sequences_goes_to_the_fallback() -> None:
     module = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Flatten(), nn.Linear(12, 3))
     assert isinstance(choose(FlatModel(module), 3), Fallback)
     assert isinstance(choose(FlatModel(nn.Sequential(nn.Flatten(), *module)), 3), LinearChain)
+
+
+class _Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.unused, self.head = nn.LSTM(2, 3, batch_first=True), nn.Linear(1, 1), nn.Linear(3, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.head(self.body(x)[0][:, -1])
+        return y if float(x.sum()) < 1e9 else 0 * y
+
+
+def test_layers_that_cannot_be_batched_go_one_at_a_time(slow_clipped_sum: Oracle) -> None:
+    module = _Recurrent().double()
+    model = FlatModel(module)
+    features, labels = batch((4, 2), 5, seed=6)
+    features[2] = float("nan")
+    result = choose(model, 3).clipped_sum(features, labels, 0.4)
+    used = [p for name, p in module.named_parameters() if not name.startswith("unused")]
+    module.unused.requires_grad_(False)
+    expected = slow_clipped_sum(module, features, labels, 0.4)
+    assert_same(torch.cat([p.grad.flatten() for p in used if p.grad is not None]), expected)
+    assert result.rejected == 1

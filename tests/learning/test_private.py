@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
-from torch import Tensor
+from torch import Tensor, nn
 
+from consilia.core.errors import PlanError
 from consilia.core.randomness import SecretRng, SharedSeed
 from consilia.learning.flat import FlatModel
 from consilia.learning.local import LocalResult, train
@@ -171,3 +172,37 @@ def test_training_loss_is_not_told_under_privacy(no_batch: NoBatch) -> None:
     assert one_round(features, labels, work(), secret(), no_batch).loss is None
     plain = work(clip_norm=None, noise_multiplier=0.0, expected_batch=0.0)
     assert one_round(features, labels, plain, secret(), no_batch).loss is not None
+
+
+class _Remembers(nn.Module):
+    """A layer that keeps a running mean of its inputs, as no known class does."""
+
+    seen: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(6))
+        self.layer = nn.Linear(6, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            self.seen.copy_(0.9 * self.seen + 0.1 * x.mean(0))
+        y: Tensor = self.layer(x)
+        return y
+
+
+def test_statistics_that_a_layer_keeps_by_itself_do_not_leave(no_batch: NoBatch) -> None:
+    model = FlatModel(_Remembers())
+    delta = train(
+        model, model.get(), *rows(5, 6), work(), secret=secret(), public=np.random.default_rng(0), next_batch=no_batch
+    ).delta
+    assert [segment.name for segment in model.segments][-1] == "seen"
+    assert not delta[-6:].any()
+
+
+@pytest.mark.parametrize("layer", [nn.BatchNorm1d(6), nn.InstanceNorm1d(6, track_running_stats=True)])
+def test_layers_that_mix_examples_are_refused_in_the_learner_too(layer: nn.Module, no_batch: NoBatch) -> None:
+    model = FlatModel(nn.Sequential(layer, nn.Linear(6, 2)))
+    with pytest.raises(PlanError, match="GroupNorm"):
+        train(model, model.get(), *rows(5, 6), work(), secret=secret(), public=np.random.default_rng(0),
+              next_batch=no_batch)  # fmt: skip

@@ -80,11 +80,12 @@ def test_new_control_variate_is_the_mean_of_the_sites_gradients() -> None:
     assert -0.1 + result.control_delta[0] == pytest.approx(np.mean(gradients), rel=1e-5)
 
 
-def test_scaffold_with_adam_is_refused() -> None:
+@pytest.mark.parametrize("work", [LocalWork(optimizer="adam"), LocalWork(algorithm="fedsgd")])
+def test_scaffold_needs_local_sgd(work: LocalWork) -> None:
     zero = np.zeros(1, np.float32)
-    with pytest.raises(PlanError, match="optimizer"):
+    with pytest.raises(PlanError, match="local sgd"):
         train(
-            FlatModel(Quadratic()), zero, SITES[0], LABEL, LocalWork(optimizer="adam"), secret=SECRET,
+            FlatModel(Quadratic()), zero, SITES[0], LABEL, work, secret=SECRET,
             public=np.random.default_rng(0), next_batch=lambda: np.zeros(1, np.int64), control=(zero, zero),
         )  # fmt: skip
 

@@ -94,6 +94,8 @@ def train(
                 term()
             step()
     delta = model.moved_from(start)
+    if work.clip_norm is not None:
+        delta[len(model.shared) :] = 0  # a buffer that a layer moved by itself has met neither clip nor noise
     if work.algorithm == "fedsgd":
         delta[: len(model.shared)] = -model.shared_grad.cpu().numpy()
     return LocalResult(

@@ -9,7 +9,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
 from consilia.core.errors import PlanError, Problem
 
@@ -176,7 +176,8 @@ def problems(model: nn.Module, per_example: bool) -> list[Problem]:
         found.append(Problem("the model", "a trainable parameter", "none", "Leave requires_grad on somewhere"))
     if per_example:
         for name, layer in model.named_modules():
-            if isinstance(layer, _BatchNorm):
+            # Batch statistics mix examples; running statistics would carry rows past clip and noise.
+            if isinstance(layer, _BatchNorm) or (isinstance(layer, _NormBase) and layer.track_running_stats):
                 found.append(
                     Problem(
                         f"per-example clipping in layer {name or 'model'!r}",
@@ -188,7 +189,7 @@ def problems(model: nn.Module, per_example: bool) -> list[Problem]:
     return found
 
 
-def _group_norm(layer: _BatchNorm) -> str:
+def _group_norm(layer: _NormBase) -> str:
     channels = layer.num_features
     groups = next(g for g in (32, 16, 8, 4, 2, 1) if channels % g == 0 and (channels > g or g == 1))
     return f"torch.nn.GroupNorm({groups}, {channels})"

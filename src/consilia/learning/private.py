@@ -5,8 +5,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from consilia.core.errors import PlanError
 from consilia.core.randomness import SecretRng
 from consilia.learning.flat import FlatModel
+from consilia.learning.models import problems
 from consilia.learning.persample.choose import choose
 from consilia.learning.work import LocalWork
 
@@ -24,6 +26,9 @@ def private_gradient(
         rank: Number of dimensions of a batch of features.
         secret: Where the noise comes from.
 
+    Raises:
+        PlanError: If a layer of the model mixes examples.
+
     Guarantees:
         The sum has l2 sensitivity C to adding or removing one record (2 C to replacing one) over all
         trainable tensors, those kept at the site included; the noise has standard deviation z C on each
@@ -35,6 +40,9 @@ def private_gradient(
     """
     if work.clip_norm is None:
         raise ValueError("private_gradient needs a clip norm")
+    faults = problems(model.module, per_example=True)
+    if faults:
+        raise PlanError(faults)
     clip_norm, deviation = work.clip_norm, work.noise_multiplier * work.clip_norm
     engine = choose(model, rank)
 

@@ -24,7 +24,7 @@ def start_terms(model: FlatModel, work: LocalWork, control: Control | None) -> l
         control: SCAFFOLD: the coordinator's c and the site's c_i, each of shape (d,).
 
     Raises:
-        PlanError: If SCAFFOLD is asked with Adam, whose steps tell nothing of the gradient's size.
+        PlanError: If SCAFFOLD is asked with fedsgd or Adam: only local sgd moves in proportion to gradients.
     """
     terms: list[Term] = []
     if work.weight_decay > 0:
@@ -32,8 +32,8 @@ def start_terms(model: FlatModel, work: LocalWork, control: Control | None) -> l
     if work.proximal_mu > 0:
         terms.append(_proximal(model, work.proximal_mu))
     if control is not None:
-        if work.optimizer != "sgd":
-            raise PlanError.of("scaffold", needs='optimizer = "sgd" at the sites', got=work.optimizer,
+        if (work.algorithm, work.optimizer) != ("fedavg", "sgd"):
+            raise PlanError.of("scaffold", needs="fedavg with local sgd", got=f"{work.algorithm} with {work.optimizer}",
                                hint="Control variates are in units of the gradient")  # fmt: skip
         terms.append(_scaffold(model, control))
     return terms

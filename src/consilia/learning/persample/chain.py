@@ -1,4 +1,4 @@
-"""What makes a module a plain chain of layers, and norms of rows."""
+"""What makes a module a plain chain of layers; where its gradients go; norms of rows."""
 
 import torch
 from torch import Tensor, nn
@@ -20,3 +20,14 @@ def row_squares(x: Tensor) -> Tensor:
     """Return the squared l2 norm of each row of a matrix, shape (rows,)."""
     squares: Tensor = torch.linalg.vector_norm(x, dim=1).square_()
     return squares
+
+
+def gradient_of(parameter: Tensor) -> Tensor:
+    """Return a parameter's view into the flat gradient.
+
+    Raises:
+        RuntimeError: If the module's own code removed it: its sum would be lost silently.
+    """
+    if parameter.grad is None:
+        raise RuntimeError("a FlatModel's parameters hold views of one gradient; the module removed one")
+    return parameter.grad

@@ -8,6 +8,7 @@ from torch.func import functional_call, grad, vmap
 from torch.nn import functional as F  # noqa: N812  (the name torch documents)
 
 from consilia.learning.flat import FlatModel
+from consilia.learning.persample.chain import gradient_of
 from consilia.learning.persample.engine import ClippedSum, clip_factors
 
 _ELEMENTS_AT_ONCE = 1 << 23  # gradient coordinates held at a time: 32 MiB in float32
@@ -15,7 +16,7 @@ _ELEMENTS_AT_ONCE = 1 << 23  # gradient coordinates held at a time: 32 MiB in fl
 
 @dataclass(frozen=True)
 class Fallback:
-    """Exact for every module that torch.func can trace and that treats each example alone."""
+    """Exact for every module: each example goes through it alone."""
 
     model: FlatModel
     places: dict[str, str]
@@ -43,7 +44,11 @@ class Fallback:
         for x, y in zip(torch.split(features, chunk), torch.split(labels, chunk), strict=True):
             if len(y) == 0:
                 continue
-            gradients = {name: g.flatten(1) for name, g in each(values, x, y).items()}
+            try:
+                found = each(values, x, y)
+            except RuntimeError:  # torch.func cannot batch recurrent layers, nor branches on values
+                found = self._one_at_a_time(x, y)
+            gradients = {name: g.flatten(1) for name, g in found.items()}
             parts = [torch.linalg.vector_norm(g, dim=1) for g in gradients.values()]
             norm = torch.linalg.vector_norm(torch.stack(parts), dim=0)
             fit = torch.isfinite(norm)
@@ -52,11 +57,20 @@ class Fallback:
             for name, g in gradients.items():
                 if rejected:  # zero times NaN would be NaN
                     g[~fit] = 0
-                into = self.model.parameters[name].grad
-                assert into is not None  # noqa: S101  (FlatModel gave every parameter its view)
+                into = gradient_of(self.model.parameters[name])
                 into += (factors @ g).view_as(into)
             norms.append(norm)
         return ClippedSum(self.model.grad, torch.cat(norms), rejected)
+
+    def _one_at_a_time(self, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        parameters = list(self.model.parameters.values())
+        rows = [
+            torch.autograd.grad(
+                F.cross_entropy(self.model.module(x[None]), y[None]), parameters, materialize_grads=True
+            )
+            for x, y in zip(features, labels, strict=True)
+        ]
+        return dict(zip(self.model.parameters, map(torch.stack, zip(*rows, strict=True)), strict=True))
 
     def _loss(self, values: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
         # torch's own tie_weights leaves a layer that stands at two places with a dead tensor: name each place once.

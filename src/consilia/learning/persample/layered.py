@@ -19,7 +19,7 @@ from torch.nn import functional as F  # noqa: N812  (the name torch documents)
 from torch.nn.grad import conv2d_weight
 
 from consilia.learning.flat import FlatModel
-from consilia.learning.persample.chain import hooked, leaves, row_squares
+from consilia.learning.persample.chain import gradient_of, hooked, leaves, row_squares
 from consilia.learning.persample.engine import ClippedSum, clip_factors
 
 _ROWS_AT_ONCE = 256
@@ -113,12 +113,6 @@ def _simple(layer: nn.Module) -> bool:
     return not isinstance(layer, nn.Flatten) or (layer.start_dim, layer.end_dim) == (1, -1)
 
 
-def _gradient(parameter: Tensor) -> Tensor:
-    if parameter.grad is None:
-        raise RuntimeError("a FlatModel's parameters hold views of one gradient; one was removed")
-    return parameter.grad
-
-
 def _part(layer: nn.Linear | nn.Conv2d, a: Tensor, b: Tensor) -> tuple[Tensor, Add]:
     """Return the squared norms of this layer's per-example gradients, and how to add their clipped sum."""
     return _convolution(layer, a, b) if isinstance(layer, nn.Conv2d) else _linear(layer, a, b)
@@ -128,9 +122,9 @@ def _linear(layer: nn.Linear, a: Tensor, b: Tensor) -> tuple[Tensor, Add]:
     def add(fit: Tensor | None, factors: Tensor) -> None:
         x, slopes = (a, b) if fit is None else (a[fit], b[fit])
         scaled = slopes * factors[:, None]
-        _gradient(layer.weight).addmm_(scaled.T, x)
+        gradient_of(layer.weight).addmm_(scaled.T, x)
         if layer.bias is not None:
-            _gradient(layer.bias).add_(scaled.sum(0))
+            gradient_of(layer.bias).add_(scaled.sum(0))
 
     return row_squares(b) * (row_squares(a) + (layer.bias is not None)), add
 
@@ -146,7 +140,7 @@ def _convolution(layer: nn.Conv2d, a: Tensor, b: Tensor) -> tuple[Tensor, Add]:
         for parameter, gradients in ((layer.weight, each), (layer.bias, biases)):
             if gradients is not None and parameter is not None:
                 fitting = gradients if fit is None else gradients[fit]
-                _gradient(parameter).add_((factors @ fitting).view_as(parameter))
+                gradient_of(parameter).add_((factors @ fitting).view_as(parameter))
 
     return squares, add
 

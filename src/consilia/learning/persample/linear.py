@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  (the name torch documents)
 
 from consilia.learning.flat import FlatModel
-from consilia.learning.persample.chain import hooked, leaves, row_squares
+from consilia.learning.persample.chain import gradient_of, hooked, leaves, row_squares
 from consilia.learning.persample.engine import ClippedSum, clip_factors
 
 
@@ -62,9 +62,9 @@ class LinearChain:
                 at = [(layer, a[fit], b[fit]) for layer, a, b in at]  # zero times NaN would be NaN
             factors = clip_factors(kept, clip_norm)[:, None]
             for layer, a, b in at:
-                torch.mm(b.mul_(factors).T, a, out=layer.weight.grad)
+                torch.mm(b.mul_(factors).T, a, out=gradient_of(layer.weight))
                 if layer.bias is not None:
-                    torch.sum(b, 0, out=layer.bias.grad)
+                    torch.sum(b, 0, out=gradient_of(layer.bias))
         return ClippedSum(self.model.grad, norms, rejected)
 
     # Both passes work in place on tensors they made: at a few thousand rows a fresh one costs more than its arithmetic.
