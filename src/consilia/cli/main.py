@@ -20,7 +20,7 @@ from consilia.cli import (
     schema,
 )  # fmt: skip
 from consilia.cli.interruption import Interrupted
-from consilia.core.errors import ConsiliaError, Problem
+from consilia.core.errors import ConsiliaError, PlanError, Problem
 
 _EPILOG = (
     "Exit codes: 0 done, 2 plan or data cannot be used, 3 a privacy budget refuses, 4 protocol, 5 ledger or journal, "
@@ -32,13 +32,19 @@ app = typer.Typer(
 )  # fmt: skip
 
 
-@app.callback()
-def _root(
-    version: Annotated[bool, typer.Option("--version", is_eager=True, help="Print the version.")] = False,
-) -> None:
-    if version:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         print(f"consilia {__version__}")
         raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
+    ] = False,
+) -> None:
+    """What stands before a command; the program's help is the app's."""
 
 
 app.command("run")(run.run)
@@ -61,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except BrokenPipeError:
         output.close_quietly()
-        return 141  # what a shell reports for a program whose reader has gone
+        return 1
     except ConsiliaError as error:
         return output.show_error(error, as_json=as_json)
     except (KeyboardInterrupt, Interrupted, typer.Abort) as error:
@@ -85,7 +91,8 @@ def _misused(error: typer.TyperException, *, as_json: bool) -> int:
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "consilia"
     message = error.format_message() if hasattr(error, "format_message") else str(error)
+    if not message:  # no command at all: the help has been shown
+        return 2
     usage = context.get_usage().replace("Usage: ", "") if context is not None else "consilia --help"
-    found = ConsiliaError([Problem(command, usage, message.rstrip("."), f"See: {command} --help")])
-    output.show_error(found, as_json=as_json)
-    return 2
+    problem = Problem(command, usage, message.rstrip("."), f"See: {command} --help")
+    return output.show_error(PlanError([problem]), as_json=as_json)

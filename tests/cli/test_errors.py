@@ -1,0 +1,119 @@
+"""How commands end when something is wrong: one document or readable blocks, the right exit code, never a traceback."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from consilia import api
+from consilia.core.errors import BudgetExceeded, ConsiliaError, PlanError, ProtocolError, StoreError, TransportError
+
+Call = Callable[..., Any]
+
+
+def test_missing_plan_is_one_document(call: Call) -> None:
+    outcome = call("run", "nowhere.toml", "--json")
+    assert outcome.code == 2
+    assert [sorted(problem) for problem in outcome.problems] == [["got", "hint", "needs", "who"]]
+    assert "nowhere.toml" in outcome.problems[0]["who"]
+
+
+def test_every_problem_of_a_plan_at_once(call: Call, heart: str) -> None:
+    changes = ("privacy.epsilon=-1", "training.rounds=0", "data.sorce=heart")
+    outcome = call("check", heart, *(word for change in changes for word in ("--set", change)), "--json")
+    assert outcome.code == 2
+    told = str(outcome.problems)
+    assert all(key in told for key in ("privacy.epsilon", "training.rounds", "sorce"))
+
+
+def test_blocks_on_stderr_for_people(call: Call, heart: str) -> None:
+    outcome = call("check", heart, "--set", "privacy.epsilon=-1", "--set", "training.rounds=0")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "2 problems" in outcome.err
+    assert outcome.err.count("needs") == 2
+    assert "Traceback" not in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (("run", "--nonsense"), "--nonsense"),
+        (("account", "--steps", "many"), "--steps"),
+        (("nonsense",), "nonsense"),
+        (("run",), "neither"),
+        (("run", "a.toml", "--resume", "b"), "both"),
+        (("run", "--resume", "b", "--out", "c", "--seed", "3"), "--out and --set or --seed"),
+        (("ledger", "verify", "--head", "abc"), "--site"),
+        (("export", "somewhere", "--format", "pickle"), "pickle"),
+    ],
+)
+def test_misuse_exits_2(call: Call, arguments: tuple[str, ...], word: str) -> None:
+    outcome = call(*arguments, "--json")
+    assert outcome.code == 2
+    assert word in str(outcome.problems)
+    assert "Traceback" not in outcome.err
+
+
+@pytest.mark.parametrize("error", [PlanError, BudgetExceeded, ProtocolError, StoreError, TransportError])
+@pytest.mark.parametrize("as_json", [False, True])
+def test_exit_codes_follow_the_tree_of_errors(
+    call: Call, heart: str, monkeypatch: pytest.MonkeyPatch, error: type[ConsiliaError], as_json: bool
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error.of("somebody", needs="this [bold]", got="that", hint="Do so")
+
+    monkeypatch.setattr(api, "run", fail)
+    outcome = call("run", heart, *["--json"] * as_json)
+    assert outcome.code == error.exit_code
+    if as_json:
+        assert outcome.problems == [{"who": "somebody", "needs": "this [bold]", "got": "that", "hint": "Do so"}]
+    else:
+        assert "this [bold]" in outcome.err  # data is never read as markup
+        assert outcome.out == ""
+
+
+def test_interruption_says_how_to_go_on(call: Call, heart: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(plan: object, out: Path, on_round: object) -> None:
+        out.mkdir()
+        (out / "journal.sqlite").touch()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(api, "run", stop)
+    outcome = call("run", heart, "--out", "mine")
+    assert outcome.code == 130
+    assert "consilia run --resume mine" in outcome.err
+    assert "Traceback" not in outcome.err
+
+
+def test_interruption_finds_the_folder_that_the_run_chose(
+    call: Call, heart: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("runs/old").mkdir(parents=True)
+    Path("runs/old/journal.sqlite").touch()
+
+    def stop(plan: object, out: None, on_round: object) -> None:
+        Path("runs/new").mkdir()
+        Path("runs/new/journal.sqlite").touch()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(api, "run", stop)
+    outcome = call("run", heart, "--json")
+    assert outcome.code == 130
+    assert outcome.problems[0]["hint"] == "Go on with: consilia run --resume runs/new"
+
+
+def test_reader_that_goes_away(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", "import sys; from consilia.cli.main import main; sys.exit(main(['schema']))"],
+            stdout=writing, stderr=subprocess.PIPE, text=True, timeout=60, cwd=tmp_path,
+        )  # fmt: skip
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (1, "")

@@ -1,0 +1,161 @@
+"""From a plan to a finished run and what one does with it: report, ledgers, export."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+Call = Callable[..., Any]
+SHORT = ("--set", "training.rounds=3", "--set", "training.keep=last")
+FORM = {
+    "accuracy", "accuracy_mean_over_sites", "per_site", "epsilon", "epsilon_against", "delta", "unit", "rounds",
+    "bytes_up", "bytes_down", "seconds", "run",
+}  # fmt: skip
+
+
+def test_the_form_that_scripts_read(call: Call, heart: str) -> None:
+    ahead = call("check", heart, *SHORT, "--json").document
+    outcome = call("run", heart, *SHORT, "--out", "mine", "--seed", "5", "--json")
+    assert outcome.code == 0
+    found = outcome.document
+    assert set(found) >= FORM
+    assert (found["folder"], found["report"]) == ("mine", "mine/report.html")
+    assert found["epsilon"] == ahead["epsilon"] <= 1
+    assert set(found["epsilon_against"]) == {"server", "server+colluding-sites", "other-sites", "world"}
+    assert all(set(score) >= {"n", "accuracy"} for score in found["per_site"].values())
+    assert {name for name in found["per_site"]} == {site["name"] for site in ahead["sites"]}
+    assert "round 3 of 3" in outcome.err
+    for way in ("up", "down"):
+        assert found[f"bytes_{way}"] == pytest.approx(ahead["forecast"][way], rel=0.1)
+    assert {"journal.sqlite", "result.json", "model.safetensors", "report.html"} <= {p.name for p in Path("mine").iterdir()}
+
+
+def test_seed_and_set_reach_the_plan(call: Call, heart: str) -> None:
+    call("run", heart, *SHORT, "--out", "mine", "--seed", "5", "--json")
+    page = Path("mine/report.html").read_text(encoding="utf-8")
+    assert "seed = 5" in page
+    assert "rounds = 3" in page
+
+
+def test_text_for_people(call: Call, heart: str) -> None:
+    outcome = call("run", heart, *SHORT)
+    assert outcome.code == 0
+    for words in ("Switzerland", "mean over sites", "variance", "epsilon 1 at delta 0.001 for one record", "report.html"):
+        assert words in outcome.out
+    folder = next(Path("runs").iterdir())
+    assert str(folder / "report.html") in outcome.out
+    assert max(len(line) for line in outcome.out.splitlines() if "report" not in line) <= 80
+
+
+def test_a_finished_run_resumes_to_its_result(call: Call, heart: str) -> None:
+    first = call("run", heart, *SHORT, "--out", "mine", "--json").document
+    again = call("run", "--resume", "mine", "--json")
+    assert again.code == 0
+    assert again.document == first
+
+
+def test_hidden_metrics_read_hidden(call: Call, heart: str) -> None:
+    outcome = call("run", heart, *SHORT, "--set", "evaluation.metrics=hidden", "--json", "--out", "mine")
+    assert outcome.document["accuracy"] is None
+    assert set(outcome.document["per_site"].values()) == {"hidden"}
+    text = call("run", "--resume", "mine").out
+    assert text.count("hidden") >= 10  # test rows and accuracy of four sites, the total, mean and variance
+
+
+def test_a_folder_is_used_once(call: Call, heart: str) -> None:
+    call("run", heart, *SHORT, "--out", "mine", "--json")
+    outcome = call("run", heart, *SHORT, "--out", "mine", "--json")
+    assert outcome.code == 5
+    assert "--resume mine" in outcome.problems[0]["hint"]
+
+
+def test_ledgers_show_what_runs_cost_and_verify(call: Call, heart: str) -> None:
+    assert call("ledger", "show", "--json").document == {"ledgers": []}
+    run = call("run", heart, *SHORT, "--json").document
+    shown = call("ledger", "show", "--json").document["ledgers"]
+    assert [entry["site"] for entry in shown] == sorted(run["per_site"])
+    for entry in shown:
+        assert entry["runs"] == [
+            {"run": run["run"], "epsilon": run["epsilon"], "delta": 1e-3, "charged": 3, "allotted": 3}
+        ]
+        assert entry["head"] == run["ledger_heads"][entry["site"]]
+    text = call("ledger", "show", "--site", "Hungary").out
+    assert "Hungary" in text
+    assert "Cleveland" not in text
+    heads = call("ledger", "verify", "--json").document["verified"]
+    assert {row["site"]: row["head"] for row in heads} == run["ledger_heads"]
+    assert call("ledger", "verify", "--site", "Hungary", "--head", run["ledger_heads"]["Hungary"]).code == 0
+
+
+def test_a_rolled_back_or_changed_ledger_is_found(call: Call, heart: str) -> None:
+    ledger = Path(".consilia/sites/Hungary.sqlite")
+    call("run", heart, *SHORT, "--json")
+    kept = ledger.read_bytes()
+    second = call("run", heart, *SHORT, "--json").document
+    assert call("ledger", "verify", "--json").code == 0
+    ledger.write_bytes(kept)
+    for rest in ledger.parent.glob("Hungary.sqlite-*"):
+        rest.unlink()
+    outcome = call("ledger", "verify", "--site", "Hungary", "--head", second["ledger_heads"]["Hungary"], "--json")
+    assert outcome.code == 5
+    assert len(outcome.problems) == 1
+
+
+def test_unknown_site_names_the_known_ones(call: Call, heart: str) -> None:
+    call("run", heart, *SHORT, "--json")
+    outcome = call("ledger", "show", "--site", "Bern", "--json")
+    assert outcome.code == 5
+    assert "Cleveland" in outcome.problems[0]["got"]
+    assert not Path(".consilia/sites/Bern.sqlite").exists()
+
+
+def test_report_anew(call: Call, heart: str) -> None:
+    call("run", heart, *SHORT, "--out", "mine", "--json")
+    page = Path("mine/report.html")
+    before = page.read_bytes()
+    page.unlink()
+    assert call("report", "mine", "--json").document == {"report": "mine/report.html"}
+    assert page.read_bytes() == before
+    assert call("report", "nowhere", "--json").code == 5
+    Path("empty").mkdir()
+    assert call("report", "empty", "--json").code == 5
+
+
+def test_export_of_weights_and_card(call: Call, heart: str) -> None:
+    call("run", heart, *SHORT, "--out", "mine", "--json")
+    found = call("export", "mine", "--out", "given", "--json").document
+    assert found == {"model": "given/model.safetensors", "card": "given/MODEL_CARD.md", "format": "safetensors"}
+    weights = load_file(found["model"])
+    vector = load_file("mine/model.safetensors")["vector"]
+    assert not any(name.startswith("parameter.") for name in weights)
+    assert sum(tensor.size for tensor in weights.values()) == vector.size
+    assert np.isclose(sum(float(tensor.sum()) for tensor in weights.values()), float(vector.sum()), atol=1e-4)
+    card = Path(found["card"]).read_text(encoding="utf-8")
+    assert "differentially private for one record" in card
+    assert "### Not covered" in card
+
+
+def test_onnx_says_what_is_missing(call: Call, heart: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    call("run", heart, *SHORT, "--out", "mine", "--json")
+    monkeypatch.setattr("consilia.cli.onnx.find_spec", lambda name: None)
+    outcome = call("export", "mine", "--format", "onnx", "--json")
+    assert outcome.code == 2
+    assert "consilia[onnx]" in outcome.problems[0]["hint"]
+
+
+def test_a_damaged_model_is_no_traceback(call: Call, heart: str) -> None:
+    call("run", heart, *SHORT, "--out", "mine", "--json")
+    Path("mine/model.safetensors").write_bytes(b"\xff" * 40)
+    assert call("export", "mine", "--json").code == 5
+
+
+def test_open_run_claims_nothing(call: Call, heart: str) -> None:
+    plan = heart.replace("heart.toml", "heart-open.toml")
+    outcome = call("run", plan, "--set", "training.rounds=2", "--out", "mine")
+    assert outcome.code == 0
+    assert "no epsilon: the plan asks for no differential privacy" in outcome.out
+    assert json.loads(call("run", "--resume", "mine", "--json").out)["epsilon"] is None
