@@ -31,7 +31,9 @@ def test_the_form_that_scripts_read(call: Call, heart: str) -> None:
     assert "round 3 of 3" in outcome.err
     for way in ("up", "down"):
         assert found[f"bytes_{way}"] == pytest.approx(ahead["forecast"][way], rel=0.1)
-    assert {"journal.sqlite", "result.json", "model.safetensors", "report.html"} <= {p.name for p in Path("mine").iterdir()}
+    assert {"journal.sqlite", "result.json", "model.safetensors", "report.html"} <= {
+        p.name for p in Path("mine").iterdir()
+    }
 
 
 def test_seed_and_set_reach_the_plan(call: Call, heart: str) -> None:
@@ -44,7 +46,13 @@ def test_seed_and_set_reach_the_plan(call: Call, heart: str) -> None:
 def test_text_for_people(call: Call, heart: str) -> None:
     outcome = call("run", heart, *SHORT)
     assert outcome.code == 0
-    for words in ("Switzerland", "mean over sites", "variance", "epsilon 1 at delta 0.001 for one record", "report.html"):
+    for words in (
+        "Switzerland",
+        "mean over sites",
+        "variance",
+        "epsilon 1 at delta 0.001 for one record",
+        "report.html",
+    ):
         assert words in outcome.out
     folder = next(Path("runs").iterdir())
     assert str(folder / "report.html") in outcome.out

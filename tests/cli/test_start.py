@@ -7,7 +7,13 @@ import time
 import pytest
 
 HEAVY = ("torch", "numpy", "scipy", "sqlalchemy", "pydantic", "matplotlib", "dp_accounting", "safetensors")
-ASK = "import sys; from consilia.cli.main import main; code = main({arguments!r}); print(*sys.modules, file=sys.stderr); sys.exit(code)"
+ASK = """
+import sys
+from consilia.cli.main import main
+code = main({arguments!r})
+print(*sys.modules, file=sys.stderr)
+sys.exit(code)
+"""
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["run", "--help"], ["ledger", "--help"]])

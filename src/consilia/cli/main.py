@@ -41,7 +41,7 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
+        bool, typer.Option("--version", metavar="", is_eager=True, callback=_print_version, help="Print the version.")
     ] = False,
 ) -> None:
     """What stands before a command; the program's help is the app's."""

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document; progress goes to stderr.")]
+Json = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON document; progress goes to stderr.")]
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan, such as examples/plans/heart.toml.")]
 Overrides = Annotated[
     list[str] | None,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def run(
-    plan: Annotated[Path | None, typer.Argument(metavar="[PLAN]", help="A plan; not with --resume.")] = None,
+    plan: Annotated[Path | None, typer.Argument(metavar="PLAN", help="A plan; not with --resume.")] = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="The run's own folder.")] = None,
     seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="The public seed (run.seed).")] = None,
     set: options.Overrides = None,

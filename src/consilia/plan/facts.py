@@ -140,6 +140,7 @@ def _accountants(plan: RunPlan) -> str:
 def _site(plan: RunPlan, index: int) -> SiteFacts:
     terms = plan.sites[index]
     charge = plan.charges[terms.name]
+    claims = plan.epsilon is not None
     return {
         "name": terms.name,
         "count": terms.count,
@@ -152,7 +153,8 @@ def _site(plan: RunPlan, index: int) -> SiteFacts:
         "extra_delta": charge.extra_delta,
         "evaluations": charge.evaluations,
         "accountant": charge.accountant,
-        "epsilon": {who: _finite(charge.epsilon.get(who)) for who in ADVERSARIES},
+        # What the ledger books is no claim where the run makes none (reproducible mode).
+        "epsilon": {who: _finite(charge.epsilon.get(who)) if claims else None for who in ADVERSARIES},
     }
 
 
