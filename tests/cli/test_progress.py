@@ -1,11 +1,13 @@
 """Progress: a few plain lines where stderr is no terminal, a live bar where it is one."""
 
+import logging
 from typing import Any
 
 import pytest
 from rich.console import Console
 
 from consilia.cli.progress import Progress
+from consilia.cli.site_log import warnings_once
 
 
 def record(number: int, **changes: object) -> dict[str, Any]:
@@ -49,3 +51,18 @@ def test_live_bar_shows_round_and_time_left() -> None:
     assert "round 1 of 4" in text
     assert "60 s left" in text  # the first round began at 10 s and was done at 30 s; 3 to go
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_site_that_fails_every_round_says_so_once(capsys: pytest.CaptureFixture[str]) -> None:
+    site_log = logging.getLogger("consilia.site")
+    with warnings_once():
+        for number in range(5):
+            try:
+                raise ValueError("no [such] row")
+            except ValueError:
+                site_log.exception("site %s failed in round %d", "Bern", number)
+            site_log.warning("site %s refused round %d: %s", "Basel", number, "budget")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "site Bern failed in round 0: ValueError: no [such] row"
+    assert [line for line in lines if "Bern" in line] == lines[:1]
+    assert "Traceback" not in "".join(lines)

@@ -58,7 +58,9 @@ def _sites(summary: Mapping[str, Any], facts: Facts) -> Table:
 
 
 def _bar(value: object) -> ProgressBar | str:
-    return ProgressBar(1.0, float(value), width=BAR) if isinstance(value, int | float) else ""
+    if not isinstance(value, int | float):
+        return ""
+    return ProgressBar(1.0, float(value), width=BAR, complete_style="cyan", finished_style="cyan")
 
 
 def _variance(value: object) -> tuple[str, ...]:

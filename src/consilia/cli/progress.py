@@ -100,7 +100,9 @@ class Progress(AbstractContextManager["Progress"]):
         row.add_column(ratio=1)
         row.add_column(no_wrap=True, justify="right")
         row.add_row(
-            Text(self._where(), style="bold"), ProgressBar(self._rounds, self._done), Text(self._left(), style="dim")
+            Text(self._where(), style="bold"),
+            ProgressBar(self._rounds, self._done, complete_style="cyan", finished_style="cyan"),
+            Text(self._left(), style="dim"),
         )
         if not self._record and self._done == self._first:
             return Group(row, Text("reading plan and data", style="dim"))

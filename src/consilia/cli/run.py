@@ -52,14 +52,17 @@ def _require(plan: Path | None, out: Path | None, overrides: list[str], resume: 
 
 
 def _begin(path: Path, overrides: list[str], out: Path | None) -> "RunResult":
-    from consilia import api
     from consilia.cli.interruption import Interrupted
     from consilia.cli.progress import Progress
+    from consilia.cli.site_log import warnings_once
+    from consilia.plan.load import load
 
-    plan = api.load(path, set=overrides)
+    plan = load(path, overrides)
     before = _runs()
     try:
-        with Progress(plan.training.rounds) as progress:
+        with Progress(plan.training.rounds) as progress, warnings_once():
+            from consilia import api  # takes seconds: the bar is there before
+
             return api.run(plan, out=out, on_round=progress)
     except KeyboardInterrupt:
         begun = [out] if out is not None and (out / "journal.sqlite").exists() else sorted(_runs() - before)
@@ -67,15 +70,17 @@ def _begin(path: Path, overrides: list[str], out: Path | None) -> "RunResult":
 
 
 def _go_on(folder: Path) -> "RunResult":
-    from consilia import api
     from consilia.cli.interruption import Interrupted
     from consilia.cli.progress import Progress
+    from consilia.cli.site_log import warnings_once
     from consilia.report.document import read
 
     past = read(folder)
     moved = sum(record["bytes_up"] + record["bytes_down"] for record in past.records)
     try:
-        with Progress(past.facts["rounds"], done=len(past.records), moved=moved) as progress:
+        with Progress(past.facts["rounds"], done=len(past.records), moved=moved) as progress, warnings_once():
+            from consilia import api
+
             return api.resume(folder, on_round=progress)
     except KeyboardInterrupt:
         raise Interrupted(_how_to_resume(folder)) from None
