@@ -38,7 +38,11 @@ class ServerOptimizer:
         return {"m": np.zeros(dim), "v": np.full(dim, self.tau**2)}
 
     def step(self, model: Vector, update: NDArray[np.floating], state: Moments) -> tuple[Vector, Moments]:
-        """Return the next model, shape (d,) float32, and the next state."""
+        """Return the next model, shape (d,) float32, and the next state; the model may overflow to infinity."""
+        with np.errstate(over="ignore", invalid="ignore"):  # the caller refuses a model that is not finite
+            return self._step(model, update, state)
+
+    def _step(self, model: Vector, update: NDArray[np.floating], state: Moments) -> tuple[Vector, Moments]:
         if self.kind == "sgd":
             return (model + self.rate * update).astype(np.float32), {}
         if self.kind == "momentum":

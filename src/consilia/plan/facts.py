@@ -3,6 +3,7 @@
 import math
 from typing import TypedDict
 
+from consilia import __version__
 from consilia.core.canonical import Json
 from consilia.core.update import ProtocolMessage, Release
 from consilia.core.wire import encode
@@ -31,6 +32,7 @@ class SiteFacts(TypedDict):
 class Facts(TypedDict):
     """A run's public numbers."""
 
+    version: str
     digest: str
     unit: str
     adjacency: str
@@ -77,6 +79,7 @@ def facts(plan: RunPlan) -> Facts:
     config = plan.plan
     privacy, training = config.privacy, config.training
     return {
+        "version": __version__,
         "digest": plan.digest,
         "unit": privacy.unit,
         "adjacency": str(plan.adjacency),

@@ -58,6 +58,7 @@ class Coordinator:
         self._clock = clock
         self._weights = {terms.name: terms.weight for terms in plan.sites}
         self._names = [terms.name for terms in plan.sites]
+        self._heads: dict[str, str] = {}
         self._limits = {terms.name: terms.participations for terms in plan.sites}
         self._spending = Spending(plan)
         self._charged = any(charge.round_event is not None for charge in plan.charges.values())
@@ -158,6 +159,9 @@ class Coordinator:
             told = gate.metrics.get(site, {}).get("charges")
             limit = self._limits[site]
             claimed = told if isinstance(told, int) and 0 <= told <= limit else 0
+            head = gate.metrics.get(site, {}).get("ledger_head")
+            if isinstance(head, str):
+                self._heads[site] = head
             self.state.charges[site] = min(limit, max(self.state.charges.get(site, 0) + 1, claimed))
 
     def _step(self, gate: Gate, record: RoundRecord) -> None:
@@ -213,7 +217,10 @@ class Coordinator:
     def _charges(self, record: RoundRecord) -> list[dict[str, Json]]:
         if not self._charged:
             return []
-        return [{"site": site, "charges": self.state.charges.get(site, 0)} for site in record.asked]
+        return [
+            {"site": site, "charges": self.state.charges.get(site, 0), "head": self._heads.get(site, "")}
+            for site in record.asked
+        ]
 
 
 def server_optimizer(plan: Plan) -> ServerOptimizer:

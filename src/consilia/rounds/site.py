@@ -14,7 +14,6 @@ from consilia.core.errors import ConsiliaError, ProtocolError
 from consilia.core.randomness import SecretRng
 from consilia.core.update import ProtocolMessage, Release, Update, Vector
 from consilia.core.wire import decode, encode, pack_vector, unpack_vector
-from consilia.dp.event import Event
 from consilia.dp.ledger import Allotment
 from consilia.dp.mechanism import GaussianMechanism
 from consilia.pipeline.chain import Chain
@@ -150,6 +149,7 @@ class Site:
             metrics["loss"] = trained.loss if np.isfinite(trained.loss) else None
         if hold is not None and self._store is not None:
             metrics["charges"] = self._charges
+            metrics["ledger_head"] = hold.head
         release = self._seal(update, task, model_digest, secret, metrics)
         crash_point("site.before_commit")
         if self._store is not None:
@@ -208,18 +208,17 @@ class Site:
                 "loss": loss if loss is not None and np.isfinite(loss) else None,
             }
         else:
-            metrics = self._noisy_score(event, score.correct, score.rows, task.round)
+            metrics = self._noisy_score(score.correct, score.rows, task.round)
         release = encode(Release(b"", self.name, task.round, self._half.digest, model_digest, metrics))
         if hold is not None and self._store is not None:
             self._store.commit(hold, release=release, model_digest=model_digest, local_state=None)
         return release
 
-    def _noisy_score(self, event: Event, correct: int, rows: int, number: int) -> dict[str, Json]:
-        # One held-out row changes exactly one of (right, wrong) by 1, so the pair has l2 sensitivity 1.
+    def _noisy_score(self, correct: int, rows: int, number: int) -> dict[str, Json]:
+        # The plan's multiplier is per count; what one row can do to the pair is in the event that was charged.
+        deviation = self._half.plan.evaluation.noise_multiplier or 0.0
         rng = self._entropy.stream("evaluate", self.name, number)
-        right, wrong = GaussianMechanism(event.noise_multiplier, 1.0).release(
-            np.array([correct, rows - correct], float), rng
-        )
+        right, wrong = GaussianMechanism(deviation, 1.0).release(np.array([correct, rows - correct], float), rng)
         right, wrong = max(0.0, float(right)), max(0.0, float(wrong))
         total = right + wrong
         return {"n": round(total), "accuracy": right / total if total > 0 else None, "loss": None}

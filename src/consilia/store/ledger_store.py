@@ -23,6 +23,7 @@ from consilia.dp.ledger import Allotment
 from consilia.store import kept
 from consilia.store.crash import crash_point
 from consilia.store.engine import reading, writing
+from consilia.store.fingerprint import keyed
 from consilia.store.kept import Sealed
 from consilia.store.ledger_view import LedgerView
 
@@ -62,7 +63,7 @@ class SiteStore(LedgerView):
 
         Args:
             allotment: The most the run may charge; counts as spent from now on.
-            fingerprint: Of the data, recorded with each of the run's charges.
+            fingerprint: Of the data; recorded, under a key of this site's own, with each of the run's charges.
             limit: The steward's epsilon for the population over all runs; None where there is none.
 
         Raises:
@@ -76,6 +77,7 @@ class SiteStore(LedgerView):
                     self._who, needs=f"run {allotment.run!r} to keep its population {known!r}",
                     got=repr(allotment.population), hint="Give the changed plan a new run",
                 )  # fmt: skip
+            fingerprint = keyed(connection, fingerprint)
             standing = self._chains.refresh(connection, allotment.population)
             ledger.admit([run.allotment for run in standing.runs.values()], allotment, limit)
             head = standing.head

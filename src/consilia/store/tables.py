@@ -51,6 +51,11 @@ entries = Table(
 )
 Index("entries_by_run", entries.c.run)
 
+# One row: a key of the site's own. A digest of rows under it tells nobody else whether they guess the rows right.
+site_key = Table(
+    "site_key", site_metadata, Column("name", String(16), primary_key=True), Column("key", LargeBinary, nullable=False)
+)
+
 # The newest release of a run and purpose, as it was or will be sent; `position` is its commit in the chain.
 sealed = Table(
     "sealed",

@@ -1,0 +1,107 @@
+"""Real plans on the built-in Heart table, a few rounds long, with transports that can be made to misbehave."""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from consilia.core.update import Gone
+from consilia.plan.load import from_text
+from consilia.plan.schema import Plan
+from consilia.rounds.coordinator import Coordinator, server_optimizer
+from consilia.rounds.ports import Arrival
+from consilia.rounds.state import TrainingState, to_bytes
+from consilia.store.journal import Journal
+from consilia.transport.simulation import Simulation, entropy_of, prepare
+
+HEART = """
+[run]
+name = "test"
+reproducible = {reproducible}
+[data]
+source = "heart"
+split = "exact"
+test_fraction = 0.34
+[sites]
+counts = "public"
+[training]
+rounds = {rounds}
+{training}
+[privacy]
+{privacy}
+[aggregation]
+{aggregation}
+[evaluation]
+metrics = "{metrics}"
+{evaluation}
+"""
+RECORD = (
+    'unit = "record"\nnoise = "site"\nnoise_multiplier = 5.0\ndelta = 1e-3\ndelta_reason = "a test"\nclip_norm = 1.0'
+)
+SITE = 'unit = "site"\nnoise = "server"\nnoise_multiplier = 1.0\ndelta = 1e-3\ndelta_reason = "a test"\nclip_norm = 1.0'
+FEDSGD = 'algorithm = "fedsgd"\nbatch = "full"\nserver_learning_rate = 0.1'
+FEDAVG = 'algorithm = "fedavg"\nbatch = "fixed"\nbatch_size = 16\nlocal_epochs = 1\nlearning_rate = 0.1'
+
+
+def heart(
+    *, rounds: int = 4, training: str = FEDSGD, privacy: str = RECORD, aggregation: str = "", metrics: str = "public",
+    evaluation: str = "", reproducible: bool = True,
+) -> Plan:  # fmt: skip
+    return from_text(HEART.format(
+        rounds=rounds, training=training, privacy=privacy, aggregation=aggregation, metrics=metrics, evaluation=evaluation,
+        reproducible=str(reproducible).lower(),
+    ))  # fmt: skip
+
+
+Tamper = Callable[[str, int, bytes], list[bytes | Gone | tuple[str, bytes]]]
+
+
+class Misbehaving:
+    """The in-process transport with a hand in it: what a site's n-th answer becomes."""
+
+    def __init__(self, inner: object, tamper: Tamper) -> None:
+        self.inner, self.tamper = inner, tamper
+        self.answers: dict[str, int] = {}
+        self.up: list[tuple[str, bytes]] = []
+
+    def send(self, site: str, frame: bytes) -> None:
+        self.inner.send(site, frame)  # type: ignore[attr-defined]
+
+    def events(self, timeout: float) -> Iterator[Arrival | Gone]:
+        for event in self.inner.events(timeout):  # type: ignore[attr-defined]
+            if isinstance(event, Gone):
+                yield event
+                continue
+            number = self.answers[event.site] = self.answers.get(event.site, 0) + 1
+            for item in self.tamper(event.site, number, event.frame):
+                if isinstance(item, Gone):
+                    yield item
+                elif isinstance(item, tuple):
+                    yield Arrival(*item)
+                else:
+                    self.up.append((event.site, item))
+                    yield Arrival(event.site, item)
+
+
+class Bench:
+    """A coordinator and its sites on real stores, taken apart so that a test can reach in."""
+
+    def __init__(self, plan: Plan, folder: Path, tamper: Tamper | None = None, run: str = "bench") -> None:
+        self.prepared = prepare(plan, Path.cwd())
+        self.simulation = Simulation(self.prepared, run=run, home=folder)
+        state = TrainingState(self.prepared.initial, moments=server_optimizer(plan).init(self.prepared.initial.size))
+        self.journal = Journal.create(
+            folder / f"{run}.sqlite",
+            run=run,
+            plan_json="{}",
+            digest=self.prepared.run_plan.digest,
+            state=to_bytes(state),
+        )
+        self.transport = Misbehaving(self.simulation.transport, tamper or (lambda _site, _n, frame: [frame]))
+        self.coordinator = Coordinator(
+            self.prepared.run_plan, run=run, state=state, chain=self.prepared.chain, transport=self.transport,
+            journal=self.journal, entropy=entropy_of(plan), clock=time.monotonic,
+        )  # fmt: skip
+
+    def close(self) -> None:
+        self.journal.close()
+        self.simulation.close()
