@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from consilia import api
+
 Call = Callable[..., Any]
 SHORT = ("--set", "training.rounds=3", "--set", "training.keep=last")
 FORM = {
@@ -133,6 +135,35 @@ def test_report_anew(call: Call, heart: str) -> None:
     assert call("report", "empty", "--json").code == 5
 
 
+def test_a_run_that_is_still_going_has_a_report_but_no_export(
+    call: Call, heart: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop_after(rounds: int) -> Callable[..., Any]:
+        def train(plan: Any, out: Path, on_round: Callable[..., None]) -> None:
+            def watched(record: dict[str, Any]) -> None:
+                on_round(record)
+                if record["round"] == rounds:
+                    raise KeyboardInterrupt
+
+            real(plan, out=out, on_round=watched)
+
+        return train
+
+    real = api.run
+    monkeypatch.setattr(api, "run", stop_after(2))
+    stopped = call("run", heart, *SHORT, "--out", "mine")
+    assert stopped.code == 130
+    assert call("report", "mine").code == 0
+    page = Path("mine/report.html").read_text(encoding="utf-8")
+    assert "running" in page
+    assert "2 of 3" in page
+    assert call("export", "mine", "--json").code == 5
+    done = call("run", "--resume", "mine", "--json")
+    assert done.code == 0
+    assert done.document["rounds"] == 3
+    assert "round 3 of 3" in done.err
+
+
 def test_export_of_weights_and_card(call: Call, heart: str) -> None:
     call("run", heart, *SHORT, "--out", "mine", "--json")
     found = call("export", "mine", "--out", "given", "--json").document
@@ -153,6 +184,17 @@ def test_onnx_says_what_is_missing(call: Call, heart: str, monkeypatch: pytest.M
     outcome = call("export", "mine", "--format", "onnx", "--json")
     assert outcome.code == 2
     assert "consilia[onnx]" in outcome.problems[0]["hint"]
+
+
+def test_onnx_scores_as_the_model_does(call: Call, heart: str) -> None:
+    pytest.importorskip("onnxscript", reason="the extra consilia[onnx] is not installed")
+    onnx = pytest.importorskip("onnx.reference", reason="the extra consilia[onnx] is not installed")
+    call("run", heart, *SHORT, "--out", "mine", "--json")
+    found = call("export", "mine", "--format", "onnx", "--json").document
+    weights = {tensor.ndim: tensor for name, tensor in load_file("mine/model.safetensors").items() if name != "vector"}
+    rows = np.random.default_rng(0).normal(size=(5, weights[2].shape[1])).astype(np.float32)
+    (scores,) = onnx.ReferenceEvaluator(found["model"]).run(None, {"features": rows})
+    assert np.allclose(scores, rows @ weights[2].T + weights[1], atol=1e-5)
 
 
 def test_a_damaged_model_is_no_traceback(call: Call, heart: str) -> None:

@@ -49,6 +49,7 @@ def facts(**changes: object) -> Facts:
         for name, count in SITES.items()
     ]  # fmt: skip
     values = {
+        "version": "0.1.0",
         "digest": "9f1c2d" * 10 + "abcd", "unit": "record", "adjacency": "add-remove", "noise": "site", "against": "server",
         "epsilon": 0.99987, "delta": 1e-3, "delta_reason": "the data are public and the smallest centre holds 30 patients",
         "accountant": "PLD (dp-accounting 0.6.0)", "noise_multiplier": 4.2131, "clip_norm": 1.0, "control_clip_norm": None,

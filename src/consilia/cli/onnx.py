@@ -3,6 +3,8 @@
 import contextlib
 import io
 import json
+import logging
+import warnings
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -37,7 +39,9 @@ def write_onnx(run: Path, path: Path) -> None:
     prepared.model.set(load_file(run / "model.safetensors")["vector"])
     module = prepared.model.module.eval()
     example = torch.zeros(2, *next(iter(prepared.rows.values())).train.input_shape)
-    with contextlib.redirect_stdout(io.StringIO()):  # the exporter reports its steps on stdout, which is ours
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it misses packages that no model here needs
+    # The exporter reports its steps on stdout, which is ours, and warns of its own internals.
+    with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings(action="ignore", category=FutureWarning):
         program = torch.onnx.export(
             module, (example,), dynamo=True, input_names=["features"], output_names=["scores"],
             dynamic_shapes=({0: torch.export.Dim("rows")},),

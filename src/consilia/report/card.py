@@ -253,6 +253,7 @@ def _identity(facts: Facts) -> Group:
         "Identity",
         (
             Row("Plan", facts["digest"][:16], "begin of the SHA-256 of plan and registered numbers"),
+            Row("Software", f"Consilia {facts['version']}"),
             Row("Population", facts["population"], "the ledgers add up all runs under this name"),
             Row("Limit of the ledgers", "none set" if limit is None else f"epsilon {plain(limit)} over all runs"),
             Row("Randomness", "public seed (reproducible mode)" if facts["reproducible"] else "the operating system's",

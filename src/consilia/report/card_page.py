@@ -1,5 +1,7 @@
 """The privacy card as markup."""
 
+from collections.abc import Sequence
+
 from consilia.plan.facts import ADVERSARIES
 from consilia.report.card import WHO, Card, Group
 from consilia.report.markup import Html, join, tag
@@ -20,11 +22,11 @@ def section(card: Card) -> Html:
         "section",
         tag("h2", "Privacy card", tag("span", _MARK[card.verdict], class_=f"mark {card.verdict}")),
         tag("p", tag("strong", card.headline), " ", card.statement, class_=f"banner {card.verdict}"),
-        _list("Warnings", card.warnings, "warnings"),
+        _list("Warnings", [tag("li", text) for text in card.warnings], "warnings"),
         tag("div", *(_group(group) for group in card.groups), class_="groups"),
         _bounds(card),
         _heads(card),
-        _list("Not covered", card.not_covered, "limits"),
+        _list("Not covered", [_point(text) for text in card.not_covered], "limits"),
         class_=f"card {card.verdict}",
     )
 
@@ -69,10 +71,10 @@ def _heads(card: Card) -> Html:
     return join(tag("h3", "Heads of the ledgers"), tag("dl", *rows, class_="heads"), tag("p", note, class_="note"))
 
 
-def _list(title: str, points: tuple[str, ...], kind: str) -> Html:
+def _list(title: str, points: Sequence[Html], kind: str) -> Html:
     if not points:
         return Html("")
-    return tag("div", tag("h3", title), tag("ul", *(_point(point) for point in points)), class_=kind)
+    return tag("div", tag("h3", title), tag("ul", *points), class_=kind)
 
 
 def _point(text: str) -> Html:

@@ -69,9 +69,18 @@ def read(folder: Path) -> Document:
         raise StoreError.of(f"run {folder}", needs=f"a journal ({JOURNAL})", got="none",
                             hint="Name the folder that `consilia run` printed; they lie under runs/")  # fmt: skip
     with Journal.open(folder / JOURNAL, read_only=True) as journal:
-        agreed = json.loads(journal.plan_json)
+        plan, facts = _agreed(folder, journal.plan_json)
         return Document(
-            run=journal.run, status=journal.status, reason=journal.reason, plan=agreed["plan"], facts=agreed["facts"],
+            run=journal.run, status=journal.status, reason=journal.reason, plan=plan, facts=facts,
             records=cast("list[dict[str, Any]]", journal.records()),
             result=cast("Mapping[str, Any] | None", journal.result),
         )  # fmt: skip
+
+
+def _agreed(folder: Path, text: str) -> tuple[dict[str, Any], Facts]:
+    try:
+        agreed = json.loads(text)
+        return agreed["plan"], agreed["facts"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreError.of(f"run {folder}", needs="the plan and the numbers that followed from it",
+                            got=f"none ({type(error).__name__})", hint="Its journal was made by another version of Consilia: use that one") from None  # fmt: skip
