@@ -32,10 +32,10 @@ def test_few_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_resumed_runs_count_what_was_there(capsys: pytest.CaptureFixture[str]) -> None:
     with Progress(20, done=18, moved=36_000) as progress:
-        progress(record(19, status="skipped", accuracy=None))
+        progress(record(19, status="skipped", accuracy=None, per_site={}))
         progress(record(20))
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "round 19 of 20  accuracy hidden  epsilon 0.095 of 1  38 kB  1 skipped"
+    assert lines[0] == "round 19 of 20  epsilon 0.095 of 1  38 kB  1 skipped"
     assert lines[1].endswith("40 kB  1 skipped")
 
 
@@ -66,3 +66,12 @@ def test_a_site_that_fails_every_round_says_so_once(capsys: pytest.CaptureFixtur
     assert lines[0] == "site Bern failed in round 0: ValueError: no [such] row"
     assert [line for line in lines if "Bern" in line] == lines[:1]
     assert "Traceback" not in "".join(lines)
+
+
+def test_hidden_is_said_and_not_yet_evaluated_is_not(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress(2) as progress:
+        progress(record(1, accuracy=None, per_site={}))
+        progress(record(2, accuracy=None, per_site={"Bern": "hidden"}))
+    first, second = capsys.readouterr().err.splitlines()
+    assert "accuracy" not in first
+    assert "accuracy hidden" in second

@@ -75,7 +75,9 @@ class Progress(AbstractContextManager["Progress"]):
 
     def _what(self) -> str:
         scored, record = self._scored, self._record
-        parts = [f"accuracy {share(scored.get('accuracy'))}"]
+        parts = []
+        if scored or "hidden" in record.get("per_site", {}).values():  # else no round has been evaluated yet
+            parts.append(f"accuracy {share(scored.get('accuracy'))}")
         if scored.get("worst_site") is not None:
             parts.append(f"worst {scored['worst_site']} {share(scored.get('worst_accuracy'))}")
         if record.get("epsilon_spent") is not None:

@@ -82,5 +82,6 @@ def _agreed(folder: Path, text: str) -> tuple[dict[str, Any], Facts]:
         agreed = json.loads(text)
         return agreed["plan"], agreed["facts"]
     except (ValueError, KeyError, TypeError) as error:
-        raise StoreError.of(f"run {folder}", needs="the plan and the numbers that followed from it",
-                            got=f"none ({type(error).__name__})", hint="Its journal was made by another version of Consilia: use that one") from None  # fmt: skip
+        needs, got = "the plan and the numbers that followed from it", f"none ({type(error).__name__})"
+        hint = "Its journal was made by another version of Consilia: use that one"
+        raise StoreError.of(f"run {folder}", needs=needs, got=got, hint=hint) from None
