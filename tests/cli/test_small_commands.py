@@ -28,7 +28,7 @@ def test_text_of_account(call: Call) -> None:
     outcome = call("account", "--noise-multiplier", "1.1", *NUMBERS[:-1])
     assert outcome.code == 0
     assert "epsilon" in outcome.out
-    assert "at delta 1e-05" in outcome.out
+    assert "at delta 1e-5" in outcome.out
 
 
 @pytest.mark.parametrize("bad", ["nan", "-0.1", "2", "0"])

@@ -45,7 +45,7 @@ def show(found: Mapping[str, object]) -> None:
     grid.add_column(style="dim")
     grid.add_column()
     for label, value, style in (
-        ("epsilon", f"{number('epsilon')}  at delta {found['delta']:g}", "bold"),
+        ("epsilon", f"{number('epsilon')}  at delta {number('delta')}", "bold"),
         ("noise multiplier", f"{found['noise_multiplier']:.6g}", "bold" if "target_epsilon" in found else ""),
         ("sampling rate", f"{found['sampling_rate']:g}, Poisson", ""),
         ("steps", plain(found["steps"]), ""),

@@ -108,8 +108,11 @@ def _print(found: list[dict[str, Any]]) -> None:
             table.add_column(title, justify="right")
         for run in entry["runs"]:
             table.add_row(
-                f"  {run['run']}", bound(run["epsilon"]), f"{run['delta']:g}", f"{run['charged']} of {run['allotted']}"
+                f"  {run['run']}",
+                bound(run["epsilon"]),
+                bound(run["delta"], 6),
+                f"{run['charged']} of {run['allotted']}",
             )
-        table.add_row("  all runs", Text(bound(entry["epsilon"]), style="bold"), f"{entry['delta']:g}", "")
+        table.add_row("  all runs", Text(bound(entry["epsilon"]), style="bold"), bound(entry["delta"], 6), "")
         terminal.print(table)
         terminal.print(Text(f"  head {entry['head']}\n", style="dim"), soft_wrap=True)

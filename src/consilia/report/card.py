@@ -124,14 +124,14 @@ def claim(facts: Facts) -> str:
     if verdict == "not-private":
         return "no epsilon: reproducible mode is not private, its noise follows from the public seed"
     return (
-        f"epsilon {bound(facts['epsilon'])} at delta {facts['delta']:g} for one {facts['unit']} "
+        f"epsilon {bound(facts['epsilon'])} at delta {bound(facts['delta'], 6)} for one {facts['unit']} "
         f"({facts['adjacency']}), against {WHO[facts['against']]}"
     )
 
 
 def _headline(facts: Facts, verdict: str) -> str:
     if verdict == "private":
-        return f"({bound(facts['epsilon'])}, {facts['delta']:g})-differentially private for one {facts['unit']}"
+        return f"({bound(facts['epsilon'])}, {bound(facts['delta'], 6)})-differentially private for one {facts['unit']}"
     return "No privacy was asked for" if verdict == "open" else "This run is not private"
 
 
@@ -150,7 +150,7 @@ def _statement(facts: Facts, verdict: str) -> str:
     factor = bound(math.exp(epsilon), 3) if epsilon < 20 else f"e^{bound(epsilon)}"
     return (
         f"Against {WHO[facts['against']]}: {_WITHOUT[facts['adjacency']]}, the probability of anything it can see in the "
-        f"whole run changes by a factor of at most {factor} (e to the power epsilon), plus at most {facts['delta']:g}. "
+        f"whole run changes by a factor of at most {factor} (e to the power epsilon), plus at most {bound(facts['delta'], 6)}. "
         "The figure is the largest over all sites and covers every round of the schedule, also when training stopped early."
     )
 
@@ -170,7 +170,7 @@ def _guarantee(facts: Facts, verdict: str) -> Group:
                 _ADJACENCY.get(facts["adjacency"], "") if verdict != "open" else ""),
             Row("Epsilon", bound(facts["epsilon"]) if claims else nothing,
                 "largest bound over all sites, rounded up" if claims else ""),
-            Row("Delta", f"{facts['delta']:g}" if facts["delta"] is not None else "none", notes),
+            Row("Delta", bound(facts["delta"], 6) if facts["delta"] is not None else "none", notes),
             Row("Against", facts["against"] if verdict != "open" else nothing,
                 WHO.get(facts["against"], "") if verdict != "open" else ""),
             Row("Accountant", facts["accountant"], "the tightest valid bound of RDP and PLD" if claims else ""),

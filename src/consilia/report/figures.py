@@ -30,7 +30,6 @@ Records = Sequence[Mapping[str, Any]]
 MAX_LINES = 12
 _NAMES = 1.2  # inches for names beside the axes
 MAX_BARS = 30
-_PERCENT = FuncFormatter(lambda value, _: f"{100 * value:.0f} %")
 
 
 def accuracy(records: Records) -> Html | None:
@@ -39,13 +38,13 @@ def accuracy(records: Records) -> Html | None:
     if not ys:
         return None
     sites = series.per_site(series.thinned(records), "per_site", "accuracy")
-    figure, axes = canvas(FULL, 3.6, right=_NAMES)
+    figure, axes = canvas(FULL, 3.6, left=0.65, right=_NAMES)
     ends = _lines(axes, sites)
     thin = series.of(series.thinned(records), "accuracy")
     axes.plot(*thin, color=INK, linewidth=2.4, zorder=5)
     _mark_skipped(axes, records)
     _rounds(axes)
-    axes.yaxis.set_major_formatter(_PERCENT)
+    axes.yaxis.set_major_formatter(_percent())
     label_ends(axes, [(ys[-1], "all rows", INK), *ends], xs[-1])
     best = max(range(len(ys)), key=ys.__getitem__)
     first, last = f"{share(ys[0])} after round {xs[0]:.0f}", f"{share(ys[-1])} after round {xs[-1]:.0f}"
@@ -66,7 +65,7 @@ def site_bars(scores: Mapping[str, Mapping[str, Any]], overall: float | None) ->
         figure, axes = canvas(HALF, 3.0)
         axes.plot(range(1, len(rows) + 1), [value for value, _ in rows][::-1], color=ACCENT)
         axes.set_xlabel("sites, lowest first")
-        axes.yaxis.set_major_formatter(_PERCENT)
+        axes.yaxis.set_major_formatter(_percent())
         told = f"{len(rows)} sites from {share(rows[-1][0])} to {share(rows[0][0])}."
     else:
         figure, axes = canvas(HALF, 0.36 * len(rows) + 0.66, left=_NAMES, right=0.25, bottom=0.36, top=0.3)
@@ -79,7 +78,7 @@ def site_bars(scores: Mapping[str, Mapping[str, Any]], overall: float | None) ->
         axes.set_yticks(range(len(rows)), [_short(site) for _, site in rows], color=INK)
         axes.grid(visible=False)
         axes.set_xlim(0, 1)
-        axes.xaxis.set_major_formatter(_PERCENT)
+        axes.xaxis.set_major_formatter(_percent())
         axes.spines["left"].set_visible(False)
         if overall is not None:
             axes.axvline(overall, color=INK, linewidth=1.2, linestyle=(0, (3, 2)))
@@ -238,6 +237,10 @@ def _mark_skipped(axes: Axes, records: Records) -> None:
     if skipped and len(skipped) <= series.MAX_POINTS:
         axes.plot(skipped, [0.0] * len(skipped), linestyle="none", marker=2, markersize=7, color=BAD,
                   transform=axes.get_xaxis_transform(), clip_on=False, zorder=6)  # fmt: skip
+
+
+def _percent() -> FuncFormatter:
+    return FuncFormatter(lambda value, _: f"{round(100 * value, 2):g} %")  # as many decimals as the ticks need
 
 
 def _rounds(axes: Axes) -> None:

@@ -22,7 +22,7 @@ def tiles(document: Document, verdict: str) -> Html:
     )
     mean = f"mean over sites {share(last.get('accuracy_mean_over_sites'))}"
     if verdict == "private":
-        epsilon, note = bound(facts["epsilon"]), f"delta {facts['delta']:g}, against {facts['against']}"
+        epsilon, note = bound(facts["epsilon"]), f"delta {bound(facts['delta'], 6)}, against {facts['against']}"
     else:
         epsilon, note = "none", "not private" if verdict == "not-private" else "no privacy asked for"
     moved = sum(record.get("bytes_up", 0) + record.get("bytes_down", 0) for record in records)
