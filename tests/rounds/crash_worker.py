@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
+
 import consilia
 import consilia.api  # what the lazy package imports at first use
 from consilia.core.errors import ConsiliaError
@@ -69,6 +71,9 @@ def ledgers(home: Path) -> dict[str, Any]:
 
 
 def main() -> None:
+    torch.use_deterministic_algorithms(
+        True
+    )  # the reproducible mode's setting loads half of torch: once, before the forks
     for case in json.loads(Path(sys.argv[1]).read_text()):
         folder = Path(case["folder"])
         home, out = folder / "home", folder / "run"
