@@ -2,7 +2,6 @@
 
 import csv
 import math
-import time
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ from scipy import optimize, stats
 
 from consilia.core.errors import PlanError
 from consilia.core.spec import Adjacency
-from consilia.dp.accountant import ORDERS, Bound, Odometer, bound, epsilon_from_rdp, rdp_epsilon, rdp_vector
+from consilia.dp.accountant import ORDERS, Bound, bound, rdp_epsilon, rdp_vector
 from consilia.dp.event import Event
 
 ORACLES = Path(__file__).parents[1] / "oracles"
@@ -200,21 +199,3 @@ def test_rdp_is_monotone(z: float, q: float, steps: int, exponent: float) -> Non
     assert rdp_epsilon([(Event(z, q), steps + 1)], delta) >= here / slack
     assert rdp_epsilon([(Event(z, q * 0.9), steps)], delta) <= here * slack
     assert rdp_epsilon([(Event(z, q), steps)], delta * 2) <= here * slack
-
-
-def test_odometer_rises_to_the_total_and_is_quick() -> None:
-    event, delta = Event(1.5, 0.04, steps=10), 1e-5
-    total = bound([(event, 225)], delta)
-    odometer = Odometer(total, delta)
-    assert odometer.epsilon() == 0
-    seen = []
-    start = time.perf_counter()
-    for _ in range(225):
-        odometer.charge(event)
-        seen.append(odometer.epsilon())
-    per_round = (time.perf_counter() - start) / 225
-    assert seen == sorted(seen)
-    assert seen[-1] == total.epsilon
-    assert seen[0] == epsilon_from_rdp(rdp_vector(event), delta)
-    assert all(bound([(event, n)], delta).epsilon <= seen[n - 1] for n in (1, 50, 150))
-    assert per_round < 1e-3

@@ -52,7 +52,7 @@ def _require(plan: Path | None, out: Path | None, overrides: list[str], resume: 
 
 
 def _begin(path: Path, overrides: list[str], out: Path | None) -> "RunResult":
-    from consilia.cli.interruption import Interrupted
+    from consilia.cli.interruption import Interrupted, after_the_round
     from consilia.cli.progress import Progress
     from consilia.cli.site_log import warnings_once
     from consilia.plan.load import load
@@ -63,14 +63,15 @@ def _begin(path: Path, overrides: list[str], out: Path | None) -> "RunResult":
         with Progress(plan.training.rounds) as progress, warnings_once():
             from consilia import api  # takes seconds: the bar is there before
 
-            return api.run(plan, out=out, on_round=progress)
+            with after_the_round(progress) as on_round:
+                return api.run(plan, out=out, on_round=on_round)
     except KeyboardInterrupt:
         begun = [out] if out is not None and (out / "journal.sqlite").exists() else sorted(_runs() - before)
         raise Interrupted(_how_to_resume(begun[0]) if begun else "Nothing had begun.") from None
 
 
 def _go_on(folder: Path) -> "RunResult":
-    from consilia.cli.interruption import Interrupted
+    from consilia.cli.interruption import Interrupted, after_the_round
     from consilia.cli.progress import Progress
     from consilia.cli.site_log import warnings_once
     from consilia.report.document import read
@@ -81,7 +82,8 @@ def _go_on(folder: Path) -> "RunResult":
         with Progress(past.facts["rounds"], done=len(past.records), moved=moved) as progress, warnings_once():
             from consilia import api
 
-            return api.resume(folder, on_round=progress)
+            with after_the_round(progress) as on_round:
+                return api.resume(folder, on_round=on_round)
     except KeyboardInterrupt:
         raise Interrupted(_how_to_resume(folder)) from None
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import metadata
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from consilia.dp.event import Event
 from consilia.dp.gaussian import exact_epsilon
 from consilia.dp.rdp import ORDERS, epsilon_from_rdp, rdp_vector
 
-__all__ = ["ORDERS", "Bound", "Composition", "Odometer", "bound", "epsilon_from_rdp", "rdp_epsilon", "rdp_vector"]
+__all__ = ["ORDERS", "Bound", "Composition", "bound", "epsilon_from_rdp", "rdp_epsilon", "rdp_vector"]
 
 Composition = Sequence[tuple[Event, int]]
 """Pairs (event, number of times it is charged)."""
@@ -62,12 +63,16 @@ def _bound(composition: tuple[tuple[Event, int], ...], delta: float) -> Bound:
         return Bound(math.inf, "none: a release has no noise", math.inf, math.inf)
     if len(parts) == 1 and parts[0][1] == 1:
         multiplier, _, count = parts[0]
-        by_pld, name = exact_epsilon(math.sqrt(count) / multiplier, delta), "analytic Gaussian (Balle and Wang)"
+        by_pld, name = exact_epsilon(math.sqrt(count) / multiplier, delta), _own("analytic Gaussian")
     else:
         by_pld, name = pld.pld_epsilon(parts, delta, about=by_rdp), pld.name()
     if by_pld <= by_rdp:
         return Bound(by_pld, name, by_rdp, by_pld)
-    return Bound(by_rdp, "RDP (integer orders)", by_rdp, by_pld)
+    return Bound(by_rdp, _own("RDP at integer orders"), by_rdp, by_pld)
+
+
+def _own(accountant: str) -> str:
+    return f"{accountant} (Consilia {metadata.version('consilia')})"
 
 
 def rdp_epsilon(composition: Composition, delta: float) -> float:
@@ -128,26 +133,3 @@ def _require_meaning(composition: Composition, delta: float) -> None:
                                 "State every sensitivity of the run for replacing one record"))  # fmt: skip
     if problems:
         raise PlanError(problems)
-
-
-class Odometer:
-    """Epsilon spent so far, cheap enough to show after every round.
-
-    The lower of two bounds: RDP of what was charged so far, and the bound of the whole schedule (spending a part never
-    costs more than spending all). It is a display, not a filter: the guarantee of a run is the bound of its schedule.
-    """
-
-    def __init__(self, total: Bound | float, delta: float) -> None:
-        self._total = total.epsilon if isinstance(total, Bound) else float(total)
-        self._delta = delta
-        self._rdp = np.zeros_like(ORDERS)
-        self._charged = False
-
-    def charge(self, event: Event, times: int = 1) -> None:
-        """Add `times` charges of an event."""
-        self._rdp = self._rdp + times * rdp_vector(event)
-        self._charged = self._charged or times > 0
-
-    def epsilon(self) -> float:
-        """Return the bound for everything charged so far."""
-        return min(self._total, epsilon_from_rdp(self._rdp, self._delta)) if self._charged else 0.0

@@ -1,6 +1,7 @@
 """What a run comes to: the numbers printed at its end and kept beside the model."""
 
 from collections.abc import Mapping
+from importlib import metadata
 
 from consilia.core.canonical import Json
 from consilia.plan.run_plan import RunPlan
@@ -57,6 +58,7 @@ def summary(
         "warnings": list(plan.warnings),
         "ledger_heads": dict(heads),
         "plan_digest": plan.digest,
+        "software": f"Consilia {metadata.version('consilia')}",
     }
 
 

@@ -5,12 +5,14 @@ The stated guarantee is the plan's and covers the whole schedule; this is the od
 
 from collections.abc import Mapping
 
-from consilia.dp.accountant import epsilon_from_rdp, rdp_vector
+from consilia.dp.accountant import bound, rdp_epsilon
 from consilia.plan.run_plan import Charge, RunPlan
 
 
 class Spending:
-    """Upper bound on epsilon after what was charged so far: RDP of it, and never more than the whole schedule's bound.
+    """Upper bound on epsilon after what was charged so far, and never more than the whole schedule's bound.
+
+    It must not show beside a round, so sampled steps are bounded by RDP, which adds up; unsampled ones exactly.
 
     Guarantees:
         Epsilon of a prefix of the schedule is at most epsilon of the schedule, so the smaller of the two bounds is one.
@@ -41,7 +43,10 @@ class Spending:
             return float("inf")
         if charge.round_event is None or count + evaluations == 0:
             return 0.0
-        rdp = count * rdp_vector(charge.round_event)
+        spent = [(charge.round_event, count)]
         if charge.evaluation_event is not None:
-            rdp = rdp + evaluations * rdp_vector(charge.evaluation_event)
-        return min(total, epsilon_from_rdp(rdp, self._delta - charge.extra_delta))
+            spent.append((charge.evaluation_event, evaluations))
+        delta = self._delta - charge.extra_delta
+        if all(event.sampling_rate == 1.0 for event, _ in spent):
+            return min(total, bound(spent, delta).epsilon)
+        return min(total, rdp_epsilon(spent, delta))

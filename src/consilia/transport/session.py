@@ -109,6 +109,7 @@ def go_on(folder: Path, on_round: OnRound | None) -> RunResult:
                                got=prepared.run_plan.digest[:12], hint="Restore them, or start a new run")  # fmt: skip
         pin(plan)
         with Simulation(prepared, run=journal.run, home=Path(agreed["home"])) as simulation:
+            simulation.compare(journal.heads())
             return _train(prepared, simulation, journal, from_bytes(journal.state), folder, on_round)
 
 

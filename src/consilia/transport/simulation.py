@@ -65,11 +65,26 @@ def prepare(plan: Plan, folder: Path) -> Prepared:
     if unfit:
         raise PlanError(unfit)
     model = FlatModel(module, config.local_layers)
+    if model.batch_statistics and config.local_layers != "norm" and not _plain_average(plan):
+        raise PlanError.of(
+            "plan key training.server_optimizer",
+            needs='plain averaging for shared BatchNorm statistics (fedavg, "sgd", server_learning_rate = 1)',
+            got=f'{plan.training.algorithm} with "{plan.training.server_optimizer}"',
+            hint='Keep the norm layers at the sites (model.local_layers = "norm"), or use GroupNorm',
+        )
     run_plan = check(
         plan, counts={site: len(part.train) for site, part in rows.items()}, input_shape=table.input_shape,
         classes=len(table.classes), segments=model.segments,
     )  # fmt: skip
     return Prepared(run_plan, rows, model, model.get())
+
+
+def _plain_average(plan: Plan) -> bool:
+    # A running variance is an average, not a weight: a step of another kind could make it negative.
+    training = plan.training
+    return (
+        training.algorithm == "fedavg" and training.server_optimizer == "sgd" and training.server_learning_rate == 1.0
+    )
 
 
 def local_work(half: SiteHalf) -> LocalWork:
@@ -98,6 +113,7 @@ class Simulation:
         plan = prepared.run_plan
         entropy, seed = entropy_of(plan.plan), SharedSeed.of(plan.plan.run.seed)
         scaffold = plan.plan.training.scaffold
+        self._population = plan.population
         stateful = scaffold or plan.plan.model.local_layers != "none"
         chain, self._stores, self.sites = prepared.chain, [], {}
         try:
@@ -125,6 +141,16 @@ class Simulation:
             self.close()
             raise
         self.transport = InProcess({name: site.handle for name, site in self.sites.items()}, time.monotonic)
+
+    def compare(self, heads: Mapping[str, str]) -> None:
+        """Check each site's ledger against the head that the coordinator last saw of it.
+
+        Raises:
+            StoreError: If a ledger was changed, or rolled back to before that head.
+        """
+        for store in self._stores:
+            if heads.get(store.site):
+                store.verify(self._population, known=heads[store.site])
 
     def close(self) -> None:
         """Let go of the sites' ledgers."""
