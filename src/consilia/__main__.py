@@ -2,4 +2,4 @@
 
 from consilia.cli.main import main
 
-main()
+raise SystemExit(main())
