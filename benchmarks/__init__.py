@@ -1,0 +1,1 @@
+"""Studies of accuracy and speed; each script regenerates its own table."""
