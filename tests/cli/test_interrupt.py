@@ -12,7 +12,7 @@ from tests.rounds.bench import FEDSGD, HEART, RECORD
 
 def test_ctrl_c_ends_with_the_round_and_costs_nothing(tmp_path: Path) -> None:
     plan = tmp_path / "plan.toml"
-    plan.write_text(HEART.format(rounds=400, training=FEDSGD, privacy=RECORD, aggregation="", metrics="hidden",
+    plan.write_text(HEART.format(rounds=80, training=FEDSGD, privacy=RECORD, aggregation="", metrics="hidden",
                                  evaluation="", reproducible="false"))  # fmt: skip
     env = {**os.environ, "CONSILIA_HOME": str(tmp_path / "home"), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "consilia"]
@@ -40,5 +40,5 @@ def test_ctrl_c_ends_with_the_round_and_costs_nothing(tmp_path: Path) -> None:
         check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["rounds"] == 400
+    assert json.loads(done.stdout)["rounds"] == 80
     assert "refused" not in done.stderr

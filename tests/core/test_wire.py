@@ -1,5 +1,7 @@
 """Frames: what goes in comes out, and rubbish is refused with one error."""
 
+import contextlib
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -36,10 +38,8 @@ def test_a_changed_frame_never_raises_anything_else(data: st.DataObject) -> None
     frame[position] ^= data.draw(st.integers(1, 255))
     cut = data.draw(st.integers(0, len(frame)))
     for candidate in (bytes(frame), bytes(frame[:cut])):
-        try:
-            wire.decode(candidate, who="test")
-        except ProtocolError as error:
-            assert "test needs" in str(error)
+        with contextlib.suppress(ProtocolError):
+            assert isinstance(wire.decode(candidate, who="test"), Release | ProtocolMessage)
 
 
 def test_numbers_that_are_no_json_are_refused() -> None:

@@ -76,7 +76,7 @@ def test_one_site_moves_the_sum_by_at_most_the_stated_sensitivity(
 
 @pytest.mark.parametrize("placement", ["site", "server"])
 def test_noise_has_its_scale_and_a_wrong_one_is_seen(placement: str) -> None:
-    d, norm, z, weights = 4000, 0.7, 1.3, {"a": 3.0, "b": 1.0}
+    d, norm, z, weights = 20_000, 0.7, 1.3, {"a": 3.0, "b": 1.0}
     spec = UpdateSpec((Segment("w", (d,)),))
     chain = build(spec, Protection(Unit.SITE, placement, z, norm, None, 0, weights, {}))
     rule = WeightedMean(4.0)
@@ -85,10 +85,8 @@ def test_noise_has_its_scale_and_a_wrong_one_is_seen(placement: str) -> None:
     for i, weight in enumerate(weights.values()):
         rule.add(total, chain.encode(zero, rng(i)), weight)
     seen = chain.decode(total.total, SumContext(rng(9)))
-    if placement == "server":
-        expected = z * norm * 3.0  # one noise, scaled for the largest weight
-    else:
-        expected = z * norm * math.hypot(3.0, 1.0)  # every site's own
+    # At the server one noise, scaled for the largest weight; at the sites every site's own.
+    expected = z * norm * (3.0 if placement == "server" else math.hypot(3.0, 1.0))
     assert stats.kstest(seen / expected, "norm").pvalue > 1e-3
     assert stats.kstest(seen / (expected / 1.2), "norm").pvalue < 1e-6
 
