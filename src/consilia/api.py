@@ -8,8 +8,8 @@ result = consilia.run(plan)               # result.summary, result.records, resu
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from consilia.core.canonical import Json
 from consilia.dp import accountant
 from consilia.dp.calibrate import gaussian_composition
 from consilia.dp.calibrate import noise_multiplier as smallest_multiplier
@@ -73,7 +73,7 @@ def resume(folder: str | Path, on_round: OnRound | None = None) -> RunResult:
     return session.go_on(Path(folder), on_round)
 
 
-def account(*, sampling_rate: float, noise_multiplier: float, steps: int, delta: float) -> dict[str, Json]:
+def account(*, sampling_rate: float, noise_multiplier: float, steps: int, delta: float) -> dict[str, Any]:
     """Return an upper bound on epsilon of `steps` Poisson-sampled Gaussian releases (add/remove one record).
 
     Raises:
@@ -86,7 +86,7 @@ def account(*, sampling_rate: float, noise_multiplier: float, steps: int, delta:
     }  # fmt: skip
 
 
-def calibrate(*, epsilon: float, delta: float, sampling_rate: float, steps: int) -> dict[str, Json]:
+def calibrate(*, epsilon: float, delta: float, sampling_rate: float, steps: int) -> dict[str, Any]:
     """Return the smallest noise multiplier whose bound does not exceed `epsilon`.
 
     Raises:

@@ -53,7 +53,7 @@ def outcome(result: consilia.RunResult) -> dict[str, Any]:
         "epsilon": result.summary["epsilon"],
         "status": result.summary["status"],
         "rounds": len(result.records),
-        "dropped": {site: why for record in result.records for site, why in record["dropped"].items()},  # type: ignore[union-attr,attr-defined]
+        "dropped": {site: why for record in result.records for site, why in record["dropped"].items()},
     }
 
 
@@ -75,27 +75,28 @@ def main() -> None:
         True
     )  # the reproducible mode's setting loads half of torch: once, before the forks
     for case in json.loads(Path(sys.argv[1]).read_text()):
-        folder = Path(case["folder"])
-        home, out = folder / "home", folder / "run"
-        os.environ["CONSILIA_HOME"] = str(home)
-        plan = from_text(case["plan"])
+        print(json.dumps(attempt(case)), flush=True)
 
-        def killed(plan: Any = plan, out: Path = out, target: str = case["crash"]) -> dict[str, Any]:
-            name, _, count = target.partition(":")
-            crash._target, crash._remaining = name, int(count or 1)
-            return outcome(consilia.run(plan, out=out))
 
-        first = forked(killed)
-        left = forked(lambda home=home: ledgers(home))  # type: ignore[misc]
-        went_on = (out / JOURNAL).exists()
-        second = forked(lambda out=out: outcome(consilia.resume(out)))  # type: ignore[misc]
-        if second.get("error") == "StoreError":  # killed before the run began: a new run is what the message asks for
-            second |= {
-                "again": forked(lambda plan=plan, folder=folder: outcome(consilia.run(plan, out=folder / "run2")))
-            }  # type: ignore[misc]
-        report = {"name": case["name"], "first": first, "left": left, "journal": went_on, "second": second,
-                  "after": forked(lambda home=home: ledgers(home))}  # type: ignore[misc]  # fmt: skip
-        print(json.dumps(report), flush=True)
+def attempt(case: dict[str, Any]) -> dict[str, Any]:
+    folder = Path(case["folder"])
+    home, out = folder / "home", folder / "run"
+    os.environ["CONSILIA_HOME"] = str(home)
+    plan = from_text(case["plan"])
+
+    def killed() -> dict[str, Any]:
+        name, _, count = case["crash"].partition(":")
+        crash._target, crash._remaining = name, int(count or 1)
+        return outcome(consilia.run(plan, out=out))
+
+    first = forked(killed)
+    left = forked(lambda: ledgers(home))
+    began = (out / JOURNAL).exists()
+    second = forked(lambda: outcome(consilia.resume(out)))
+    if second.get("error") == "StoreError":  # killed before the run began: a new run is what the message asks for
+        second |= {"again": forked(lambda: outcome(consilia.run(plan, out=folder / "run2")))}
+    after = forked(lambda: ledgers(home))
+    return {"name": case["name"], "first": first, "left": left, "journal": began, "second": second, "after": after}
 
 
 if __name__ == "__main__":

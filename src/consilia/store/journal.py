@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self, cast
+from typing import Any, Literal, Self, cast
 
 from sqlalchemy import insert, select, update
 
@@ -164,6 +164,20 @@ class Journal:
             connection.execute(_set_run, {"round": round})
         self.round, self.state = round, state
 
+    def stage(self, state: bytes) -> None:
+        """Write down a state before its round is committed: a killed run goes on from it.
+
+        Args:
+            state: What is about to be shown outside; `commit_round` of the same round follows.
+
+        Raises:
+            StoreError: If the run has ended, or the file cannot be written.
+        """
+        self._require_running()
+        with writing(self._engine, self._who, "journal.stage") as connection:
+            connection.execute(_replace_state, {"digest": digest_bytes(state), "state": state})
+        self.state = state
+
     def finish(self, status: Status, reason: str | None, result: Mapping[str, Json]) -> None:
         """Put the run into a terminal state.
 
@@ -183,7 +197,7 @@ class Journal:
             connection.execute(_set_run, {"status": status, "reason": reason, "result": raw})
         self.status, self.reason, self.result = status, reason, json.loads(raw)
 
-    def records(self) -> list[dict[str, Json]]:
+    def records(self) -> list[dict[str, Any]]:
         """Return every committed round's record, in order."""
         with reading(self._engine, self._who) as connection:
             rows = connection.execute(select(journal_records.c.record).order_by(journal_records.c.round))

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import safetensors
@@ -34,14 +35,14 @@ class RunResult:
     """A finished run.
 
     Attributes:
-        summary: The numbers that `consilia run --json` prints.
+        summary: The JSON document that `consilia run --json` prints.
         records: One mapping a round.
         model: The resulting vector, shape (d,).
         folder: Where journal, model and result lie.
     """
 
-    summary: dict[str, Json]
-    records: list[dict[str, Json]]
+    summary: dict[str, Any]
+    records: list[dict[str, Any]]
     model: Vector
     folder: Path
 
