@@ -202,14 +202,13 @@ def test_a_read_only_disk(small_disk: Path) -> None:
         assert len(caught.value.problems) == 1
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_read_only_folder(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
+def test_a_read_only_folder(unprivileged: Path) -> None:
+    unprivileged.chmod(0o500)
     try:
         with pytest.raises(StoreError, match="may read and write"):
-            open_site(tmp_path / "a.sqlite")
+            open_site(unprivileged / "a.sqlite")
     finally:
-        tmp_path.chmod(0o700)
+        unprivileged.chmod(0o700)
 
 
 def test_imports_of_the_store_are_quick() -> None:
