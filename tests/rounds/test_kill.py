@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.rounds.bench import HEART, RECORD
+from tests.rounds.bench import HEART, RECORD, SITE
 
 ROUNDS = 3
 COMMON: dict[str, Any] = {"rounds": ROUNDS, "aggregation": "", "evaluation": ""}
@@ -24,6 +24,10 @@ MODES = {
     "scaffold": HEART.format(**COMMON | {
         "training": 'algorithm = "fedavg"\nbatch = "fixed"\nbatch_size = 64\nlocal_epochs = 1\nscaffold = true',
         "privacy": 'unit = "none"', "metrics": "public", "reproducible": "true"}),
+    # Noise at the server: the noised model is written down before the sites see it.
+    "server": HEART.format(**COMMON | {
+        "training": 'algorithm = "fedavg"\nbatch = "full"\nlocal_steps = 2\nserver_optimizer = "momentum"', "privacy": SITE,
+        "metrics": "public", "reproducible": "true"}),
 }  # fmt: skip
 STEPS = ("before", "written", "committed")
 SITE_POINTS = ("site.before_reserve", "site.after_reserve", "site.before_commit", "site.after_commit")
@@ -41,6 +45,16 @@ POINTS = {
     + [f"{name}:2" for name in (*COORDINATOR_POINTS, *JOURNAL)],
     "scaffold": [f"{name}:6" for name in (*SITE_POINTS, *(f"ledger.seal.{step}" for step in STEPS))]
     + [f"{name}:2" for name in (*COORDINATOR_POINTS, *JOURNAL)],
+    "server": [
+        f"{name}:2"
+        for name in (
+            "coordinator.after_collect",
+            *(f"journal.stage.{step}" for step in STEPS),
+            "coordinator.after_stage",
+            "coordinator.before_commit",
+            *JOURNAL,
+        )
+    ],
 }
 CASES = [(mode, point) for mode, points in POINTS.items() for point in ("nowhere", *points)]
 

@@ -67,9 +67,11 @@ class Coordinator:
     def train(self, on_round: OnRound | None = None) -> TrainingState:
         """Run the rounds that are left; each is durable before the next begins."""
         state = self.state
-        while state.stopped is None and state.round < len(self._plan.schedule):
+        while state.pending or (state.stopped is None and state.round < len(self._plan.schedule)):
             started = self._clock()
-            record = self._round(state.round + 1)
+            # Killed while the sites scored a model that had been written down: only the scores are missing.
+            pending = RoundRecord(**state.pending) if state.pending else None  # type: ignore[arg-type]
+            record = self._score(pending) if pending else self._round(state.round + 1)
             record.seconds = self._clock() - started
             state.seconds += record.seconds
             crash_point("coordinator.before_commit")
@@ -129,9 +131,26 @@ class Coordinator:
         state.round = number
         record.epsilon_spent = self._spending.epsilon(state.charges, state.evaluations)
         if record.status == "counted" and number % self._config.evaluation.every == 0:
-            self._evaluate(state.model, record)
-            keep(state, record, self._config.training.patience)
-            record.epsilon_spent = self._spending.epsilon(state.charges, state.evaluations)
+            self._before_scoring(record)
+            self._score(record)
+        return record
+
+    def _before_scoring(self, record: RoundRecord) -> None:
+        privacy = self._config.privacy
+        if privacy.unit == "none" or privacy.noise != "server" or self._config.evaluation.metrics == "hidden":
+            return
+        # The sites are about to see the noised model. Noise drawn again for the same sum after a kill would be a second
+        # release that nobody was charged for: so it is written down before it is shown.
+        self.state.pending = record.to_json()
+        self._journal.stage(to_bytes(self.state))
+        crash_point("coordinator.after_stage")
+
+    def _score(self, record: RoundRecord) -> RoundRecord:
+        state = self.state
+        self._evaluate(state.model, record)
+        keep(state, record, self._config.training.patience)
+        record.epsilon_spent = self._spending.epsilon(state.charges, state.evaluations)
+        state.pending = None
         return record
 
     @property

@@ -8,6 +8,7 @@ import safetensors
 import safetensors.numpy
 from numpy.typing import NDArray
 
+from consilia.core.canonical import Json
 from consilia.core.errors import StoreError
 from consilia.core.update import Vector
 
@@ -28,6 +29,7 @@ class TrainingState:
         best: Best model so far with its score and round, where metrics allow it.
         stale: Evaluations since the best.
         bytes_up, bytes_down, seconds: Totals.
+        pending: Record of a round whose model is written down but not yet scored, or None (noise at the server).
         stopped: Why training ended before the last round, or None.
     """
 
@@ -47,12 +49,13 @@ class TrainingState:
     bytes_up: int = 0
     bytes_down: int = 0
     seconds: float = 0.0
+    pending: dict[str, Json] | None = None
     stopped: str | None = None
 
 
 _PLAIN = (
     "round", "counted", "charges", "evaluations", "tail_count", "best_score", "best_round", "stale", "bytes_up",
-    "bytes_down", "seconds", "stopped",
+    "bytes_down", "seconds", "pending", "stopped",
 )  # fmt: skip
 
 
