@@ -7,9 +7,8 @@ it ends in the same model as the run beside it: that is checked, not assumed.
 from collections.abc import Mapping, Sequence
 
 import torch
-from torch import Tensor, nn
-
 from benchmarks.timing.workloads import BATCH, RATE
+from torch import Tensor, nn
 
 
 class Bare:

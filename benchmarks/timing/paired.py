@@ -11,12 +11,12 @@ from typing import cast
 
 import numpy as np
 import torch
-from torch import Tensor
-
-import consilia
 from benchmarks.timing.bare import Bare
 from benchmarks.timing.clock import Moment, quartiles
 from benchmarks.timing.workloads import ROWS, Workload
+from torch import Tensor
+
+import consilia
 from consilia.core.canonical import Json
 from consilia.core.randomness import SharedSeed
 from consilia.learning.models import build
@@ -27,7 +27,9 @@ from consilia.rounds.rows import site_rows
 class Beside:
     """Runs the bare loop between a run's rounds; pass it as `on_round`."""
 
-    def __init__(self, plan: Plan, rows: Mapping[str, tuple[Tensor, Tensor]], shape: tuple[int, ...], classes: int) -> None:
+    def __init__(
+        self, plan: Plan, rows: Mapping[str, tuple[Tensor, Tensor]], shape: tuple[int, ...], classes: int
+    ) -> None:
         self._seed = SharedSeed.of(plan.run.seed)
         self.bare, self.control = (Bare(
             build(plan.model.name, input_shape=shape, classes=classes, hidden=tuple(plan.model.hidden),

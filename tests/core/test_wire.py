@@ -71,3 +71,15 @@ def test_an_update_has_no_way_onto_the_wire() -> None:
 
     with pytest.raises(AttributeError):
         wire.encode(Update(np.zeros(2, np.float32), 1.0))  # type: ignore[arg-type]
+
+
+@given(st.text(max_size=40))
+def test_a_payload_lies_where_numbers_can_be_read_in_place(site: str) -> None:
+    vector = np.arange(5, dtype=np.float32)
+    frame = wire.encode(Release(wire.pack_vector(vector), site, 1, "p", "m", {}))
+    item = wire.decode(frame, who="test")
+    found = wire.unpack_vector(item.payload, 5, who="test")
+    assert np.shares_memory(found, np.frombuffer(frame, np.uint8))
+    assert found.flags.aligned
+    assert not found.flags.writeable
+    np.testing.assert_array_equal(found, vector)

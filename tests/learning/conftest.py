@@ -37,11 +37,6 @@ def slow_clipped_sum() -> Oracle:
     return _one_at_a_time
 
 
-@pytest.fixture
-def public() -> np.random.Generator:
-    return np.random.default_rng(0)
-
-
 def _no_batch() -> NDArray[np.int64]:
     raise AssertionError("a full batch asks nobody")
 

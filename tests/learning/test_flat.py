@@ -70,7 +70,7 @@ def test_local_layers_are_trained_kept_and_taken_up_again(local: str, algorithm:
     start, before = model.get(), model.local_state()
     features, labels = torch.randn(8, 1, 4, 4), torch.arange(8) % 2
     result = train(
-        model, start, features, labels, LocalWork(algorithm=algorithm, proximal_mu=0.1), public=np.random.default_rng(0),  # type: ignore[arg-type]
+        model, start, features, labels, LocalWork(algorithm=algorithm, proximal_mu=0.1), public=SharedSeed.of(0),  # type: ignore[arg-type]
         secret=SecretRng.reproducible_from(SharedSeed.of(0)), next_batch=lambda: np.arange(8),
     )  # fmt: skip
     assert result.delta.shape == (model.dim,)

@@ -42,7 +42,7 @@ def run(
 ) -> LocalResult:
     model = FlatModel(module)
     return train(
-        model, model.get(), features, labels, work, secret=SECRET, public=np.random.default_rng(0),
+        model, model.get(), features, labels, work, secret=SECRET, public=SharedSeed.of(0),
         next_batch=next_batch or batches(),
     )  # fmt: skip
 
@@ -84,7 +84,7 @@ def test_local_optimizers_equal_torch(
 
 def test_two_rounds_start_afresh() -> None:
     features, labels = rows(20)
-    model, public = FlatModel(mlp()), np.random.default_rng(0)
+    model, public = FlatModel(mlp()), SharedSeed.of(0)
     start, work = model.get(), LocalWork(steps=4, momentum=0.9, optimizer="sgd")
     first, second = (
         train(model, start, features, labels, work, secret=SECRET, public=public, next_batch=batches()).delta
@@ -143,7 +143,7 @@ def test_read_only_vectors_and_batches_are_welcome() -> None:
     index = np.frombuffer(np.arange(4).tobytes(), dtype="<i8")
     result = train(
         model, start, features, labels, LocalWork(batch="fixed", steps=2), secret=SECRET,
-        public=np.random.default_rng(0), next_batch=lambda: index,
+        public=SharedSeed.of(0), next_batch=lambda: index,
     )  # fmt: skip
     assert result.delta.any()
 
@@ -155,7 +155,7 @@ def test_dropout_follows_the_public_generator_only() -> None:
         torch.manual_seed(torch_seed)
         before = torch.random.get_rng_state()
         model = FlatModel(nn.Sequential(mlp()[:-1], nn.Dropout(0.5), mlp()[-1]))  # type: ignore[index]
-        public = np.random.default_rng(public_seed)
+        public = SharedSeed.of(public_seed)
         deltas.append(
             train(model, model.get(), features, labels, LocalWork(steps=2), secret=SECRET, public=public,
                   next_batch=batches()).delta

@@ -45,9 +45,7 @@ def one_round(
     features: Tensor, labels: Tensor, terms: LocalWork, rng: SecretRng, no_batch: NoBatch, name: str = "logistic"
 ) -> LocalResult:
     model = FlatModel(build(name, input_shape=features.shape[1:], classes=2, hidden=(8,), seed=3))
-    return train(
-        model, model.get(), features, labels, terms, secret=rng, public=np.random.default_rng(0), next_batch=no_batch
-    )
+    return train(model, model.get(), features, labels, terms, secret=rng, public=SharedSeed.of(0), next_batch=no_batch)
 
 
 def noise_seen(terms: LocalWork, rng: SecretRng, no_batch: NoBatch) -> NDArray[np.float64]:
@@ -194,7 +192,7 @@ class _Remembers(nn.Module):
 def test_statistics_that_a_layer_keeps_by_itself_do_not_leave(no_batch: NoBatch) -> None:
     model = FlatModel(_Remembers())
     delta = train(
-        model, model.get(), *rows(5, 6), work(), secret=secret(), public=np.random.default_rng(0), next_batch=no_batch
+        model, model.get(), *rows(5, 6), work(), secret=secret(), public=SharedSeed.of(0), next_batch=no_batch
     ).delta
     assert [segment.name for segment in model.segments][-1] == "seen"
     assert not delta[-6:].any()
@@ -204,5 +202,5 @@ def test_statistics_that_a_layer_keeps_by_itself_do_not_leave(no_batch: NoBatch)
 def test_layers_that_mix_examples_are_refused_in_the_learner_too(layer: nn.Module, no_batch: NoBatch) -> None:
     model = FlatModel(nn.Sequential(layer, nn.Linear(6, 2)))
     with pytest.raises(PlanError, match="GroupNorm"):
-        train(model, model.get(), *rows(5, 6), work(), secret=secret(), public=np.random.default_rng(0),
+        train(model, model.get(), *rows(5, 6), work(), secret=secret(), public=SharedSeed.of(0),
               next_batch=no_batch)  # fmt: skip

@@ -38,7 +38,7 @@ def federate(work: LocalWork, *, scaffold: bool, rounds: int) -> float:
     for _ in range(rounds):
         results = [
             train(
-                model, x, rows, LABEL, work, secret=SECRET, public=np.random.default_rng(0),
+                model, x, rows, LABEL, work, secret=SECRET, public=SharedSeed.of(0),
                 next_batch=lambda: np.zeros(1, np.int64), control=(c, kept[i]) if scaffold else None,
             )
             for i, rows in enumerate(SITES)
@@ -73,7 +73,7 @@ def test_new_control_variate_is_the_mean_of_the_sites_gradients() -> None:
     for _ in range(5):
         gradients.append(4 * (y - 10))
         y -= 0.02 * (gradients[-1] - -0.1 + 0.3)
-    result = train(model, start, SITES[1], LABEL, work, secret=SECRET, public=np.random.default_rng(0),
+    result = train(model, start, SITES[1], LABEL, work, secret=SECRET, public=SharedSeed.of(0),
                    next_batch=lambda: np.zeros(1, np.int64), control=(c, c_i))  # fmt: skip
     assert result.control_delta is not None
     assert result.delta[0] == pytest.approx(y - 2.0, rel=1e-5)
@@ -86,7 +86,7 @@ def test_scaffold_needs_local_sgd(work: LocalWork) -> None:
     with pytest.raises(PlanError, match="local sgd"):
         train(
             FlatModel(Quadratic()), zero, SITES[0], LABEL, work, secret=SECRET,
-            public=np.random.default_rng(0), next_batch=lambda: np.zeros(1, np.int64), control=(zero, zero),
+            public=SharedSeed.of(0), next_batch=lambda: np.zeros(1, np.int64), control=(zero, zero),
         )  # fmt: skip
 
 
@@ -95,7 +95,7 @@ def test_running_statistics_have_no_control_variate() -> None:
     zero = np.zeros(model.dim, np.float32)
     result = train(
         model, model.get(), torch.randn(8, 2), torch.zeros(8, dtype=torch.int64), LocalWork(), secret=SECRET,
-        public=np.random.default_rng(0), next_batch=lambda: np.arange(8), control=(zero, zero),
+        public=SharedSeed.of(0), next_batch=lambda: np.arange(8), control=(zero, zero),
     )  # fmt: skip
     assert result.control_delta is not None
     assert result.delta[-6:].any()

@@ -44,7 +44,9 @@ class ServerOptimizer:
 
     def _step(self, model: Vector, update: NDArray[np.floating], state: Moments) -> tuple[Vector, Moments]:
         if self.kind == "sgd":
-            return (model + self.rate * update).astype(np.float32), {}
+            moved = self.rate * update
+            moved += model
+            return moved.astype(np.float32), {}
         if self.kind == "momentum":
             m = self.momentum * state["m"] + update
             return (model + self.rate * m).astype(np.float32), {"m": m}

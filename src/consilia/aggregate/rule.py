@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 from consilia.core.spec import Visibility
 from consilia.core.update import Vector
 
+_BLOCK = 1 << 15  # coordinates at a time: what is in between stays in the processor's cache
+
 
 @dataclass
 class WeightedSum:
@@ -61,7 +63,9 @@ class WeightedMean:
 
     def add(self, acc: WeightedSum, vector: Vector, weight: float) -> None:
         """Add one site's vector, in place; in float64, so that order and scale of sites matter little."""
-        acc.total += weight * vector.astype(np.float64)
+        for start in range(0, vector.size, _BLOCK):
+            part = slice(start, start + _BLOCK)
+            acc.total[part] += weight * vector[part].astype(np.float64)
         acc.weight += weight
         acc.count += 1
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from consilia.core.canonical import Json
 
 Vector = NDArray[np.float32]
+Bytes = bytes | memoryview  # a frame's payload may be a view of the frame
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Release:
         metrics: Numbers the plan declares public, or that a mechanism released and the ledger charged.
     """
 
-    payload: bytes
+    payload: Bytes
     site: str
     round: int
     plan_digest: str
@@ -60,7 +61,7 @@ class ProtocolMessage:
     site: str
     round: int
     body: dict[str, Json] = field(default_factory=dict)
-    payload: bytes = b""
+    payload: Bytes = b""
 
 
 @dataclass(frozen=True)

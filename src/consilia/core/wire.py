@@ -1,6 +1,7 @@
 """Bytes on the wire: a versioned frame with a size limit, and vectors as raw little-endian float32.
 
-Frame: magic "CNSL", version (1 byte), kind (1 byte), header length (4 bytes, big endian), header (canonical JSON), payload.
+Frame: magic "CNSL", version (1 byte), kind (1 byte), header length (4 bytes, big endian), header (canonical JSON and up to
+15 spaces, so that the payload begins at a multiple of 16 bytes), payload.
 Nothing here ever unpickles; a header is plain JSON, a payload is numbers.
 """
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from consilia.core.canonical import Json, canonical_bytes
 from consilia.core.errors import ProtocolError
-from consilia.core.update import ProtocolMessage, Release, Vector
+from consilia.core.update import Bytes, ProtocolMessage, Release, Vector
 
 MAGIC = b"CNSL"
 VERSION = 1
@@ -19,6 +20,7 @@ MAX_FRAME = 1 << 31
 MAX_HEADER = 1 << 20
 _PREFIX = struct.Struct(">4sBBI")
 _RELEASE, _MESSAGE = 1, 2
+_ALIGNMENT = 16  # a payload in its place can be read as numbers without a copy
 
 
 def pack_vector(vector: Vector) -> bytes:
@@ -26,7 +28,7 @@ def pack_vector(vector: Vector) -> bytes:
     return np.ascontiguousarray(vector, dtype="<f4").tobytes()
 
 
-def unpack_vector(payload: bytes, dim: int, *, who: str) -> Vector:
+def unpack_vector(payload: Bytes, dim: int, *, who: str) -> Vector:
     """Decode a vector of length `dim`; the result may be read-only.
 
     Raises:
@@ -51,11 +53,12 @@ def encode(item: Release | ProtocolMessage) -> bytes:
         kind = _MESSAGE
         header = {"kind": item.kind, "site": item.site, "round": item.round, "body": item.body}
     raw = canonical_bytes(header)
+    raw += b" " * (-(_PREFIX.size + len(raw)) % _ALIGNMENT)
     return b"".join((_PREFIX.pack(MAGIC, VERSION, kind, len(raw)), raw, item.payload))
 
 
 def decode(frame: bytes, *, who: str) -> Release | ProtocolMessage:
-    """Decode a frame from the other end.
+    """Decode a frame from the other end; the payload is a view of it, not a copy.
 
     Raises:
         ProtocolError: If the frame is cut, too large, of another version, or not of this format.
@@ -69,7 +72,7 @@ def decode(frame: bytes, *, who: str) -> Release | ProtocolMessage:
         raise _malformed(who, f"wire version {version}")
     try:
         header = json.loads(frame[_PREFIX.size : _PREFIX.size + size], parse_constant=_refuse)
-        payload = bytes(frame[_PREFIX.size + size :])
+        payload = memoryview(frame)[_PREFIX.size + size :]
         if kind == _RELEASE:
             return Release(payload, _text(header["site"]), _count(header["round"]), _text(header["plan"]),
                            _text(header["model"]), _mapping(header["metrics"]))  # fmt: skip

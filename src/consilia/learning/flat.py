@@ -117,7 +117,9 @@ class FlatModel:
 
     def moved_from(self, start: Vector) -> Vector:
         """Return the vector minus `start`, shape (d,), float32."""
-        return self.get() - start
+        values = self._host if self._host is not None else self._vector.cpu().numpy()
+        moved: Vector = np.subtract(values, start, dtype=np.float32)
+        return moved
 
     def local_state(self) -> dict[str, NDArray[np.generic]]:
         """Return copies of what stays at the site: local layers, and counters that are no floats."""

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from consilia.core.randomness import SecretRng
+from consilia.core.randomness import SecretRng, SharedSeed
 from consilia.core.update import Vector
 from consilia.learning.flat import FlatModel
 from consilia.learning.gradient import mean_gradient
@@ -49,7 +49,7 @@ def train(
     work: LocalWork,
     *,
     secret: SecretRng,
-    public: np.random.Generator,
+    public: SharedSeed,
     next_batch: NextBatch,
     control: Control | None = None,
 ) -> LocalResult:
@@ -81,7 +81,7 @@ def train(
     )
     losses: list[Tensor] = []
     step = start_optimizer(model, work) if work.algorithm == "fedavg" else _only_local(model, work)
-    with _seeded(int(public.integers(2**63))) if model.stochastic else nullcontext():
+    with _seeded(public.integer()) if model.stochastic else nullcontext():
         for _ in range(work.steps):
             if work.batch == "full":
                 loss = gradient(features, labels)

@@ -118,7 +118,9 @@ def forecast(plan: RunPlan) -> Forecast:
     vector = 4 * plan.spec.dim  # float32, both ways: with SCAFFOLD the control variate travels beside the model
     task: dict[str, Json] = {"plan": plan.digest, "run": "x" * 32, "counted": number}
     down = vector + len(encode(ProtocolMessage("evaluate", name, number, task)))
-    up = vector + len(encode(Release(b"", name, number, plan.digest, plan.digest, {"charges": number})))
+    charged = any(charge.round_event is not None for charge in plan.charges.values())
+    beside: dict[str, Json] = {"charges": number, "ledger_head": plan.digest} if charged else {"loss": 1 / 3}
+    up = vector + len(encode(Release(b"", name, number, plan.digest, plan.digest, beside)))
     score: dict[str, Json] = {"n": 1000, "accuracy": 1 / 3, "loss": 1 / 3}
     told = len(encode(Release(b"", name, number, plan.digest, plan.digest, score)))
     asked = sum(len(cohort) for cohort in plan.schedule)

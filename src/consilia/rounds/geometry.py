@@ -1,17 +1,20 @@
 """Norms and directions of one round's updates, for the records."""
 
+import math
+from itertools import combinations
+
 import numpy as np
-from numpy.typing import NDArray
 
 from consilia.core.canonical import Json
 from consilia.core.update import Vector
 
 MAX_PAIRS = 12  # beyond that many sites a table of pairs helps nobody, and costs n^2 d
+_BLOCK = 1 << 16  # coordinates at a time: every pair finds them in the processor's cache
 
 
 def norms(updates: dict[str, Vector]) -> dict[str, float]:
     """Return the l2 norm of each site's update as it arrived."""
-    return {site: float(np.linalg.norm(vector)) for site, vector in updates.items()}
+    return {site: math.sqrt(_dot(vector, vector)) for site, vector in updates.items()}
 
 
 def cosines(updates: dict[str, Vector], lengths: dict[str, float]) -> dict[str, Json]:
@@ -19,16 +22,28 @@ def cosines(updates: dict[str, Vector], lengths: dict[str, float]) -> dict[str, 
 
     The mean over all pairs of n unit vectors u is (|sum u|^2 - n) / (n (n - 1)): linear in n.
     """
-    units = {site: vector / lengths[site] for site, vector in updates.items() if lengths[site] > 0}
-    n = len(units)
+    names = sorted(site for site in updates if lengths[site] > 0)
+    n = len(names)
     if n < 2:
         return {"mean": None, "pairs": {}}
-    names = sorted(units)
-    total: NDArray[np.float64] = np.asarray(np.sum([units[name] for name in names], axis=0, dtype=np.float64))
-    mean = (float(total @ total) - n) / (n * (n - 1))
-    pairs: dict[str, Json] = {}
     if n <= MAX_PAIRS:
-        for i, a in enumerate(names):
-            for b in names[i + 1 :]:
-                pairs[f"{a}|{b}"] = float(units[a] @ units[b])
-    return {"mean": mean, "pairs": pairs}
+        inner = dict.fromkeys(combinations(names, 2), 0.0)
+        for start in range(0, updates[names[0]].size, _BLOCK):
+            parts = {name: updates[name][start : start + _BLOCK] for name in names}
+            for a, b in inner:
+                inner[a, b] += _dot(parts[a], parts[b])
+        pairs: dict[str, Json] = {}
+        values = [value / lengths[a] / lengths[b] for (a, b), value in inner.items()]
+        pairs.update((f"{a}|{b}", value) for (a, b), value in zip(inner, values, strict=True))
+        return {"mean": math.fsum(values) / len(values), "pairs": pairs}
+    total = np.zeros(updates[names[0]].size)
+    for name in names:  # one at a time: units of a whole cohort would be as much memory again as its updates
+        total += updates[name] / lengths[name]
+    return {"mean": (float(total @ total) - n) / (n * (n - 1)), "pairs": {}}
+
+
+def _dot(a: Vector, b: Vector) -> float:
+    # In float32, for speed; a vector that overflows there is finite all the same, and the journal takes no infinity.
+    with np.errstate(over="ignore", invalid="ignore"):
+        value = float(a @ b)
+    return value if math.isfinite(value) else float(a.astype(np.float64) @ b.astype(np.float64))

@@ -64,7 +64,7 @@ class TorchLearner:
             self._model.load_local({name: kept.get(name, value) for name, value in self._initial_local.items()})
         result = train(
             self._model, start, self._features, self._labels, self._work, secret=secret, control=control,
-            public=self._seed.derive("layers", round_number).generator(), next_batch=self._batches(round_number, secret),
+            public=self._seed.derive("layers", round_number), next_batch=self._batches(round_number, secret),
         )  # fmt: skip
         state = dict(result.local_state)
         vector = result.delta

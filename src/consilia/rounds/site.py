@@ -5,6 +5,7 @@ only then hand the bytes over. A kill between any two steps leaves the ledger at
 """
 
 import logging
+from collections.abc import Callable
 
 import numpy as np
 import safetensors.numpy
@@ -12,7 +13,7 @@ import safetensors.numpy
 from consilia.core.canonical import Json, digest_bytes
 from consilia.core.errors import ConsiliaError, ProtocolError
 from consilia.core.randomness import SecretRng
-from consilia.core.update import ProtocolMessage, Release, Update, Vector
+from consilia.core.update import Bytes, ProtocolMessage, Release, Update, Vector
 from consilia.core.wire import decode, encode, pack_vector, unpack_vector
 from consilia.dp.ledger import Allotment
 from consilia.dp.mechanism import GaussianMechanism
@@ -38,6 +39,7 @@ class Site:
         store: The site's ledger and sealed releases; None where nothing is charged and no state is kept.
         entropy: Source of secret randomness.
         fingerprint: Digest of the site's rows; recorded in its ledger, never sent.
+        digest: SHA-256 in hex; simulated sites share one that knows the model again.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Site:
         store: SiteStore | None,
         entropy: Entropy,
         fingerprint: str,
+        digest: Callable[[Bytes], str] = digest_bytes,
     ) -> None:
         self.name = half.terms.name
         self._half = half
@@ -61,6 +64,7 @@ class Site:
         self._store = store
         self._entropy = entropy
         self._fingerprint = fingerprint
+        self._digest = digest
         self._charges = 0
 
     def open(self) -> None:
@@ -128,7 +132,7 @@ class Site:
         return ProtocolError.of(f"site {self.name}", needs=needs, got=got, hint=hint)
 
     def _train(self, task: ProtocolMessage) -> bytes:
-        model_digest = digest_bytes(task.payload)
+        model_digest = self._digest(task.payload)
         sealed = self._sealed(task.round, "update", model_digest)
         if sealed is not None:
             return sealed
@@ -189,7 +193,7 @@ class Site:
                 got='evaluation.metrics = "hidden"',
                 hint="Declare held-out rows public, or charge for their metrics",
             )
-        model_digest = digest_bytes(task.payload)
+        model_digest = self._digest(task.payload)
         event = self._half.charge.evaluation_event
         sealed = self._sealed(task.round, "evaluation", model_digest) if event is not None else None
         if sealed is not None:

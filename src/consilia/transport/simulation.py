@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from consilia.core.canonical import LastDigest
 from consilia.core.errors import PlanError
 from consilia.core.randomness import SharedSeed
 from consilia.core.spec import UpdateSpec
@@ -115,7 +116,7 @@ class Simulation:
         scaffold = plan.plan.training.scaffold
         self._population = plan.population
         stateful = scaffold or plan.plan.model.local_layers != "none"
-        chain, self._stores, self.sites = prepared.chain, [], {}
+        chain, digest, self._stores, self.sites = prepared.chain, LastDigest(), [], {}
         try:
             for terms in plan.sites:
                 half = plan.site(terms.name)
@@ -133,7 +134,7 @@ class Simulation:
                     self._stores.append(store)
                 site = Site(
                     half, run=run, learner=learner, chain=chain, payload_dim=prepared.model.dim * (2 if scaffold else 1),
-                    store=store, entropy=entropy, fingerprint=rows.train.fingerprint() if store else "",
+                    store=store, entropy=entropy, fingerprint=rows.train.fingerprint() if store else "", digest=digest,
                 )  # fmt: skip
                 site.open()
                 self.sites[terms.name] = site
