@@ -1,5 +1,7 @@
 """Only the offender loses its turn."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -15,14 +17,7 @@ def gate() -> Gate:
 
 
 def release(site: str = "a", **changes: object) -> Release:
-    fields: dict[str, object] = {
-        "payload": GOOD,
-        "site": site,
-        "round": 5,
-        "plan_digest": "plan",
-        "model_digest": "model",
-    }
-    return Release(**(fields | changes))  # type: ignore[arg-type]
+    return replace(Release(GOOD, site, 5, "plan", "model"), **changes)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -87,4 +87,4 @@ def test_metrics_stay_where_the_plan_hides_them(bench: Callable[..., Bench]) -> 
     one.coordinator.train()
     _, final = one.coordinator.evaluate_result()
     assert final.accuracy is None
-    assert set(final.per_site.values()) == {"hidden"}  # type: ignore[arg-type]
+    assert set(final.per_site.values()) == {"hidden"}

@@ -72,7 +72,7 @@ def read(folder: Path) -> Document:
         plan, facts = _agreed(folder, journal.plan_json)
         return Document(
             run=journal.run, status=journal.status, reason=journal.reason, plan=plan, facts=facts,
-            records=cast("list[dict[str, Any]]", journal.records()),
+            records=journal.records(),
             result=cast("Mapping[str, Any] | None", journal.result),
         )  # fmt: skip
 
