@@ -67,3 +67,9 @@ def test_what_json_cannot_say_becomes_null(capsys: pytest.CaptureFixture[str]) -
 
     emit({"a": math.inf, "b": [math.nan, (1, 2.5)], "c": {1: True}})
     assert json.loads(capsys.readouterr().out) == {"a": None, "b": [None, [1, 2.5]], "c": {"1": True}}
+
+
+def test_notes_on_rows_are_for_the_holders_own_screen(call: Call, heart: str) -> None:
+    shown = " ".join(call("check", heart).out.split())
+    assert "Notes on training rows, for the holder's own screen" in shown
+    assert "rows repeat the features of another row" in shown

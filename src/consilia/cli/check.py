@@ -5,13 +5,19 @@ from consilia.cli import options, output
 
 def check(plan: options.PlanFile, set: options.Overrides = None, json: options.Json = False) -> None:
     """Check a plan and its data: all problems at once, or schedule, noise, epsilon and bytes."""
-    from consilia import api
-    from consilia.plan.facts import facts, forecast
+    from pathlib import Path
 
-    checked = api.check(api.load(plan, set=list(set or [])))
+    from consilia.data.advice import advise
+    from consilia.plan.facts import facts, forecast
+    from consilia.plan.load import load
+    from consilia.transport.simulation import prepare
+
+    prepared = prepare(load(plan, list(set or [])), Path.cwd())
+    checked = prepared.run_plan
+    notes = {site: advise(rows.train) for site, rows in prepared.rows.items()}
     if json:
-        output.emit({**facts(checked), "forecast": forecast(checked)})
+        output.emit({**facts(checked), "forecast": forecast(checked), "notes_on_rows": notes})
     else:
         from consilia.cli.summary import show
 
-        show(str(plan), facts(checked), forecast(checked))
+        show(str(plan), facts(checked), forecast(checked), notes)

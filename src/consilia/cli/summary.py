@@ -1,5 +1,7 @@
 """What follows from a plan, for a terminal of 80 columns."""
 
+from collections.abc import Mapping
+
 from rich.table import Table
 from rich.text import Text
 
@@ -12,8 +14,8 @@ LINK = 10e6 / 8  # bytes a second of the 10 Mbit/s that a hospital may have
 SHOWN = 8
 
 
-def show(path: str, facts: Facts, ahead: Forecast) -> None:
-    """Print sites, schedule, noise, bytes, epsilon for each adversary, what leaves a site, and warnings."""
+def show(path: str, facts: Facts, ahead: Forecast, notes: Mapping[str, list[str]]) -> None:
+    """Print sites, schedule, noise, bytes, epsilon for each adversary, what leaves a site, warnings, and notes on rows."""
     terminal = console()
     card = build(facts, {})
     terminal.print(Text.assemble((path, "bold"), " can run\n"), soft_wrap=True)
@@ -29,6 +31,12 @@ def show(path: str, facts: Facts, ahead: Forecast) -> None:
     if facts["warnings"]:
         terminal.print(Text("\nWarnings", style="bold yellow"))
         terminal.print(_grid([("\u2022", warning) for warning in facts["warnings"]]))
+    noted = [(site, note) for site, found in notes.items() for note in found]
+    if noted:
+        terminal.print(Text("\nNotes on training rows, for the holder's own screen", style="bold"))
+        terminal.print(_grid(noted[:SHOWN]))
+        if len(noted) > SHOWN:
+            terminal.print(f"and {len(noted) - SHOWN} more: consilia check {path} --json", markup=False)
 
 
 def _plan(facts: Facts) -> list[tuple[str, str]]:
