@@ -90,6 +90,14 @@ def _local_state(plan: Plan) -> Iterator[Problem]:
             'privacy.unit = "record"',
             "Share all layers, or protect the site as a whole",
         )
+    if layers == "head" and unit == "site" and plan.evaluation.metrics == "public":
+        # The rows may be public; the head that scores them has met neither clip nor noise.
+        yield Problem(
+            'plan key evaluation.metrics = "public"',
+            'model.local_layers = "none" with privacy.unit = "site"',
+            'model.local_layers = "head"',
+            'Set evaluation.metrics = "hidden": scores of a head kept at the site tell about its training rows',
+        )
 
 
 def _control(plan: Plan) -> Iterator[Problem]:
