@@ -28,7 +28,7 @@ from consilia.rounds.state import TrainingState, from_bytes, to_bytes
 from consilia.store.journal import Journal
 from consilia.transport.simulation import Prepared, Simulation, entropy_of, local_work, prepare
 
-Vector = NDArray[np.floating]
+Vector = NDArray[Any]
 SITES = ("Cleveland", "Hungary", "Switzerland", "VA Long Beach")
 TRAINING_ROWS = {"Cleveland": 199, "Hungary": 172, "Switzerland": 30, "VA Long Beach": 85}
 FEDSGD = 'algorithm = "fedsgd"\nbatch = "full"'
