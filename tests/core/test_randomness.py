@@ -31,6 +31,37 @@ def test_normal_is_normal_and_the_test_has_power() -> None:
     assert abs(np.corrcoef(x[:100_000], x[100_000:200_000])[0, 1]) < 0.01
 
 
+def test_pairs_of_normals_point_in_every_direction_alike() -> None:
+    x = SecretRng(bytes(range(1, 33))).normal(200_000)
+    first, second = x[:100_000], x[100_000:]  # the two coordinates of each pair
+    angle = np.arctan2(second, first) / (2 * np.pi) + 0.5
+    assert stats.kstest(angle, "uniform").pvalue > 1e-3
+    assert stats.kstest((first**2 + second**2) / 2, "expon").pvalue > 1e-3
+    assert abs(np.corrcoef(first**2, second**2)[0, 1]) < 0.02
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 32_767, 32_768, 32_769, 65_541])
+def test_every_size_is_filled(size: int) -> None:
+    x = SecretRng(bytes(32)).normal(size)
+    assert x.shape == (size,)
+    assert len(np.unique(x)) == size
+
+
+@pytest.mark.parametrize("word", [0x00, 0x7F, 0x80, 0xFF])
+def test_the_outermost_uniforms_give_finite_normals(word: int) -> None:
+    class Constant:
+        def update(self, data: bytes) -> bytes:
+            return bytes([word]) * len(data)
+
+    rng = SecretRng(bytes(32))
+    rng._stream = Constant()  # type: ignore[assignment]
+    x = rng.normal(6)
+    assert np.isfinite(x).all()
+    assert np.abs(x).max() <= 8.7
+    radius, angle = np.sqrt(-2 * np.log1p(-rng.uniform(1))), 2 * np.pi * (rng.uniform(1) - 0.5)
+    np.testing.assert_allclose(x[[0, 5]], np.concatenate([radius * np.cos(angle), radius * np.sin(angle)]), atol=1e-14)
+
+
 def test_uniform_is_uniform_on_the_half_open_interval() -> None:
     u = SecretRng(bytes(32)).uniform(200_000)
     assert u.min() >= 0.0

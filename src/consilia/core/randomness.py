@@ -11,7 +11,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
-_TWO_PI = 2.0 * np.pi
+_PAIRS = 1 << 14  # pairs of normals at a time: what is in between stays in the processor's cache
 
 
 def _derive(key: bytes, labels: tuple[str | int, ...]) -> bytes:
@@ -54,7 +54,8 @@ class SecretRng:
 
     Guarantees:
         Draws are computationally indistinguishable from uniform for anyone without the key.
-        `normal` uses the Box-Muller transform on 53-bit uniforms: values are doubles with |x| <= 8.7, so the law differs
+        `normal` uses the Box-Muller transform on 53-bit uniforms, with cosine and sine both taken from the tangent t of
+        half the angle, (1 - t^2) / (1 + t^2) and 2 t / (1 + t^2): values are doubles with |x| <= 8.7, so the law differs
         from the real Gaussian by rounding and by a tail of mass below 1e-17. See docs/guarantees.md, "Floating point".
 
     Source:
@@ -91,13 +92,17 @@ class SecretRng:
     def normal(self, size: int) -> NDArray[np.float64]:
         """Return `size` standard normals, shape (size,)."""
         half = (size + 1) // 2
-        u = self.uniform(2 * half)
-        radius = np.sqrt(-2.0 * np.log1p(-u[:half]))  # 1 - u is in (0, 1], so the logarithm is finite
-        angle = _TWO_PI * u[half:]
-        out = np.empty(2 * half)
-        np.multiply(radius, np.cos(angle), out=out[:half])
-        np.multiply(radius, np.sin(angle), out=out[half:])
-        return out[:size]
+        out = np.empty((2, half))
+        for start in range(0, half, _PAIRS):
+            pairs = out[:, start : start + _PAIRS]
+            u = self.uniform(pairs.size).reshape(pairs.shape)
+            radius = np.sqrt(-2.0 * np.log1p(-u[0]))  # 1 - u is in (0, 1], so the logarithm is finite
+            tangent = np.tan(np.pi * (u[1] - 0.5))  # one tangent is several times quicker than a cosine and a sine
+            square = tangent * tangent  # at most 3e32: pi / 2 is no double
+            radius /= 1.0 + square
+            np.multiply(radius, 1.0 - square, out=pairs[0])
+            np.multiply(radius, 2.0 * tangent, out=pairs[1])
+        return out.ravel()[:size]
 
     def permutation(self, size: int) -> NDArray[np.int64]:
         """Return a secret order of range(size), shape (size,)."""

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib import metadata
 
 import numpy as np
@@ -71,6 +71,7 @@ def _bound(composition: tuple[tuple[Event, int], ...], delta: float) -> Bound:
     return Bound(by_rdp, _own("RDP at integer orders"), by_rdp, by_pld)
 
 
+@cache  # the version is read from a file: too slow for the display of every round
 def _own(accountant: str) -> str:
     return f"{accountant} (Consilia {metadata.version('consilia')})"
 

@@ -4,6 +4,7 @@ An event travels with the mechanism that draws the noise; nobody types an epsilo
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from consilia.core.canonical import Json, digest
 from consilia.core.spec import Adjacency
@@ -56,7 +57,7 @@ class Event:
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a privacy event: {error}") from None
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """A name for events that are the same mechanism."""
         return digest(self.to_json())

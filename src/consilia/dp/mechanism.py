@@ -64,5 +64,7 @@ class GaussianMechanism:
                 got="a vector with NaN or infinity",
                 hint="Clip first: the clipper turns such a vector into zero",
             )
-        noised = vector.astype(np.float64) + self.std * rng.normal(vector.size)
+        noised = rng.normal(vector.size)
+        noised *= self.std
+        noised += vector
         return noised.astype(vector.dtype)

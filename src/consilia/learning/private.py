@@ -54,8 +54,8 @@ def private_gradient(
         if deviation > 0:
             # Added and rounded once, in double precision, where the smallest bits of the sum meet those of
             # the noise.
-            total = model.grad.cpu().to(torch.float64)
-            total += torch.from_numpy(secret.normal(len(total))).mul_(deviation)
+            total = torch.from_numpy(secret.normal(len(model.grad))).mul_(deviation)
+            total += model.grad.cpu()
             model.grad.copy_(total.div_(work.expected_batch))
         else:
             model.grad.div_(work.expected_batch)
