@@ -16,4 +16,4 @@ for site, score in result.summary["per_site"].items():
     print(f"{site:<14} {score['accuracy']:.3f} of {score['n']} held-out rows")
 print(f"all rows       {result.summary['accuracy']:.3f}")
 print(f"epsilon {result.summary['epsilon']:.3f} at delta {result.summary['delta']} for one {result.summary['unit']}")
-print(f"report in {consilia.report(result.folder)}")
+print(f"report in {consilia.write_report(result.folder)}")

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 __all__ = [
-    "Plan", "RunPlan", "RunResult", "account", "calibrate", "check", "load", "report", "resume", "run",
+    "Plan", "RunPlan", "RunResult", "account", "calibrate", "check", "load", "resume", "run", "write_report",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
-    from consilia.api import Plan, RunPlan, RunResult, account, calibrate, check, load, report, resume, run
+    from consilia.api import Plan, RunPlan, RunResult, account, calibrate, check, load, resume, run, write_report
 
 
 def __getattr__(name: str) -> Any:

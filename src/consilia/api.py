@@ -20,7 +20,7 @@ from consilia.transport import session
 from consilia.transport.session import OnRound, RunResult
 from consilia.transport.simulation import prepare
 
-__all__ = ["Plan", "RunPlan", "RunResult", "account", "calibrate", "check", "load", "report", "resume", "run"]
+__all__ = ["Plan", "RunPlan", "RunResult", "account", "calibrate", "check", "load", "resume", "run", "write_report"]
 
 
 def load(path: str | Path, set: Sequence[str] = ()) -> Plan:
@@ -99,8 +99,12 @@ def calibrate(*, epsilon: float, delta: float, sampling_rate: float, steps: int)
     return {**reached, "target_epsilon": epsilon}
 
 
-def report(folder: str | Path) -> Path:
-    """Write the self-contained report of a run and return its place."""
-    from consilia.report.page import write_report  # noqa: PLC0415  (figures load slowly and only here)
+def write_report(folder: str | Path) -> Path:
+    """Write the self-contained report of a run and return its place.
 
-    return write_report(Path(folder))
+    Raises:
+        StoreError: If the folder holds no run.
+    """
+    from consilia.report import page  # noqa: PLC0415  (figures load slowly and only here)
+
+    return page.write_report(Path(folder))

@@ -27,8 +27,8 @@ class Problem:
     hint: str
 
     def __str__(self) -> str:
-        hint = self.hint.rstrip(".")
-        return f"{self.who} needs {self.needs}; got {self.got}." + (f" {hint}." if hint else "")
+        hint = f"{self.hint}." if self.hint and not self.hint.endswith((".", "?")) else self.hint
+        return f"{self.who} needs {self.needs}; got {self.got}." + (f" {hint}" if hint else "")
 
 
 class ConsiliaError(Exception):
