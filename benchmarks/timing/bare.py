@@ -7,8 +7,9 @@ it ends in the same model as the run beside it: that is checked, not assumed.
 from collections.abc import Mapping, Sequence
 
 import torch
-from benchmarks.timing.workloads import BATCH, RATE
 from torch import Tensor, nn
+
+from benchmarks.timing.workloads import BATCH, RATE
 
 
 class Bare:

@@ -11,12 +11,12 @@ from typing import cast
 
 import numpy as np
 import torch
-from benchmarks.timing.bare import Bare
-from benchmarks.timing.clock import Moment, quartiles
-from benchmarks.timing.workloads import ROWS, Workload
 from torch import Tensor
 
 import consilia
+from benchmarks.timing.bare import Bare
+from benchmarks.timing.clock import Moment, quartiles
+from benchmarks.timing.workloads import ROWS, Workload
 from consilia.core.canonical import Json
 from consilia.core.randomness import SharedSeed
 from consilia.learning.models import build

@@ -21,7 +21,7 @@ seed = 7
 [data]
 source = "npz"
 path = "{name}.npz"
-split = "exact"
+split = "hash"
 test_fraction = 0.0
 [sites]
 partition = "iid"
