@@ -10,8 +10,9 @@ from consilia.core.errors import PlanError, Problem
 from consilia.core.spec import Adjacency, Segment
 from consilia.dp.accountant import bound
 from consilia.dp.event import Event
-from consilia.plan.check import check, protection_of
+from consilia.plan.check import check
 from consilia.plan.load import from_text
+from consilia.plan.protection import protection_of
 from consilia.plan.run_plan import RunPlan
 
 Checked = Callable[..., RunPlan]

@@ -20,6 +20,7 @@ class Gate:
         asked: Sites that may answer.
         dim: Length of the vector.
         admitted: site -> vector, in order of admission.
+        metrics: site -> the numbers that came along with an admitted answer.
         dropped: site -> reason.
     """
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from consilia.core.errors import PlanError
 from consilia.core.randomness import SecretRng
 from consilia.core.spec import Unit, UpdateSpec
 from consilia.core.update import Vector
-from consilia.dp.event import Event
 from consilia.pipeline.clip import Clip
 from consilia.pipeline.noise import ServerNoise, SiteNoise
 from consilia.pipeline.transform import Array, SumContext, Transform
@@ -26,15 +26,10 @@ class Chain:
             spec = transform.contract(spec)
         return spec
 
-    def events(self, spec: UpdateSpec) -> tuple[Event, ...]:
-        """Return what one round charges, in order."""
-        found = []
-        for transform in self.transforms:
-            event = transform.event(spec)
-            if event is not None:
-                found.append(event)
-            spec = transform.contract(spec)
-        return tuple(found)
+    def noise_multiplier(self, own: float) -> float | None:
+        """Return the noise that the one noisy step draws, relative to `own`; None without one."""
+        found = [z for transform in self.transforms if (z := transform.noise_multiplier(own)) is not None]
+        return found[0] if found else None  # the contracts let noise be drawn once
 
     def encode(self, vector: Vector, rng: SecretRng) -> Vector:
         """At the site: return what leaves, shape (d,), float32."""
@@ -81,7 +76,17 @@ class Protection:
         clip = self.clip_norm or 0.0
         if self.unit is Unit.RECORD:
             return clip / self.normalisers[site]
-        return float(np.hypot(clip, self.control_clip_norm or 0.0 if self.control_dim else 0.0))
+        return float(np.hypot(clip, (self.control_clip_norm or 0.0) if self.control_dim else 0.0))
+
+    def __post_init__(self) -> None:
+        """Refuse a control variate without a bound under the site unit.
+
+        Raises:
+            PlanError: If it is missing.
+        """
+        if self.unit is Unit.SITE and self.control_dim and self.control_clip_norm is None:
+            raise PlanError.of("the site unit with a control variate", needs="a bound on the variate's change", got="none",
+                               hint="Set privacy.control_clip_norm")  # fmt: skip
 
     @property
     def sum_sensitivity(self) -> float:
@@ -117,7 +122,7 @@ def build(spec: UpdateSpec, protection: Protection) -> Chain:
     if protection.unit is Unit.SITE and protection.clip_norm is not None:
         parts = [(spec.dim - protection.control_dim, protection.clip_norm)]
         if protection.control_dim:
-            parts.append((protection.control_dim, protection.control_clip_norm or protection.clip_norm))
+            parts.append((protection.control_dim, protection.control_clip_norm or 0.0))
         clip = Clip(tuple(parts))
         steps.append(clip)
         if protection.placement == "site":

@@ -8,7 +8,6 @@ import numpy as np
 from consilia.core.errors import IllegalChain
 from consilia.core.randomness import SecretRng
 from consilia.core.spec import Unit, UpdateSpec
-from consilia.dp.event import Event
 from consilia.pipeline.transform import Array, SumContext
 
 
@@ -45,8 +44,8 @@ class Clip:
                                   got=f"{[size for size, _ in self.norms]}", hint="Name a norm for every part")  # fmt: skip
         return spec.with_(unit=Unit.SITE, l2_bound=self.bound, range_linf=max(norm for _, norm in self.norms))
 
-    def event(self, spec: UpdateSpec) -> Event | None:
-        """Clipping alone releases nothing."""
+    def noise_multiplier(self, own: float) -> float | None:
+        """Clipping draws no noise."""
         return None
 
     def encode(self, vector: Array, rng: SecretRng) -> Array:

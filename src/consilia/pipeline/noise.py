@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from consilia.core.errors import IllegalChain
 from consilia.core.randomness import SecretRng
-from consilia.core.spec import Adjacency, Unit, UpdateSpec
-from consilia.dp.event import Event
+from consilia.core.spec import UpdateSpec
 from consilia.dp.mechanism import GaussianMechanism
+from consilia.dp.sensitivity import effective_multiplier
 from consilia.pipeline.transform import Array, SumContext
 
 
@@ -18,11 +18,6 @@ def _needs_bound(spec: UpdateSpec) -> float:
         raise IllegalChain.of("noise", needs="an update of bounded sensitivity", got="no bound",
                               hint="Clip before the noise")  # fmt: skip
     return spec.l2_bound
-
-
-def adjacency_of(unit: Unit) -> Adjacency:
-    """Return the neighbouring relation a bound per this unit is stated for."""
-    return Adjacency.ZERO_OUT if unit is Unit.SITE else Adjacency.ADD_REMOVE
 
 
 @dataclass(frozen=True)
@@ -45,9 +40,9 @@ class SiteNoise:
                                   hint="Scale the noise for the clip's own bound")  # fmt: skip
         return spec.with_(noised=True, l2_bound=None, range_linf=None)
 
-    def event(self, spec: UpdateSpec) -> Event | None:
-        """One Gaussian release a round."""
-        return Event(self.multiplier, adjacency=adjacency_of(spec.unit))
+    def noise_multiplier(self, own: float) -> float | None:
+        """The noise is scaled for the site's own bound."""
+        return self.multiplier
 
     def encode(self, vector: Array, rng: SecretRng) -> Array:
         """Return the noised vector, shape (d,)."""
@@ -79,9 +74,9 @@ class ServerNoise:
         _needs_bound(spec)
         return spec.with_(noised=True, l2_bound=None, range_linf=None)
 
-    def event(self, spec: UpdateSpec) -> Event | None:
-        """One Gaussian release of the sum a round."""
-        return Event(self.multiplier, adjacency=adjacency_of(spec.unit))
+    def noise_multiplier(self, own: float) -> float | None:
+        """The noise is scaled for the largest contribution, so a smaller one is covered by more."""
+        return effective_multiplier(self.multiplier, own=own, largest=self.sum_sensitivity)
 
     def encode(self, vector: Array, rng: SecretRng) -> Array:
         """The site sends its bounded vector as it is."""

@@ -8,14 +8,13 @@ from numpy.typing import NDArray
 
 from consilia.core.randomness import SecretRng
 from consilia.core.spec import UpdateSpec
-from consilia.dp.event import Event
 
 Array = NDArray[np.floating]
 
 
 @dataclass(frozen=True)
 class SumContext:
-    """What the server's half may use: the weights that entered the sum, and its own secret stream.
+    """What the server's half may use.
 
     Attributes:
         rng: The server's secret randomness.
@@ -34,8 +33,12 @@ class Transform(Protocol):
         """Return the spec after this step, or raise `IllegalChain` saying what it needs and what came."""
         ...
 
-    def event(self, spec: UpdateSpec) -> Event | None:
-        """Return what this step charges when it runs on an update of this spec (None: nothing)."""
+    def noise_multiplier(self, own: float) -> float | None:
+        """Return the noise this step draws, relative to `own`; None if it draws none.
+
+        Args:
+            own: Bound on how far one unit of this site moves the weighted sum.
+        """
         ...
 
     def encode(self, vector: Array, rng: SecretRng) -> Array:

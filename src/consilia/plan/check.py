@@ -7,13 +7,14 @@ from typing import Any
 from consilia.core.canonical import Json, digest
 from consilia.core.errors import IllegalChain, PlanError, Problem
 from consilia.core.randomness import SharedSeed
-from consilia.core.spec import Segment, Unit, UpdateSpec
-from consilia.pipeline.chain import Protection, build, learner_spec
+from consilia.core.spec import Segment, UpdateSpec
+from consilia.pipeline.chain import build, learner_spec
 from consilia.plan.accounting import calibrate, charges
 from consilia.plan.census import cohort_problems, registered
 from consilia.plan.events import adjacency_of
 from consilia.plan.load import canonical
 from consilia.plan.notices import delta_problems, warnings
+from consilia.plan.protection import protection_of
 from consilia.plan.rules import broken
 from consilia.plan.rules_privacy import against
 from consilia.plan.run_plan import RunPlan, SiteTerms
@@ -116,20 +117,6 @@ def _spec(plan: Plan, sites: tuple[SiteTerms, ...], z: float, segments: tuple[Se
         raise IllegalChain.of("the privacy claim", needs="noise before anything is published", got="none",
                               hint="Set privacy.noise")  # fmt: skip
     return learner_spec(raw, protection)
-
-
-def protection_of(plan: Plan, sites: tuple[SiteTerms, ...], z: float, *, control_dim: int) -> Protection:
-    """Return the public numbers the pipeline is built from."""
-    return Protection(
-        unit=Unit(plan.privacy.unit),
-        placement=plan.privacy.noise,
-        multiplier=z,
-        clip_norm=plan.privacy.clip_norm,
-        control_clip_norm=plan.privacy.control_clip_norm,
-        control_dim=control_dim,
-        weights={terms.name: terms.weight for terms in sites},
-        normalisers={terms.name: terms.expected_batch for terms in sites},
-    )
 
 
 def _digest(

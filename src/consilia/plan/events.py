@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from consilia.core.spec import Adjacency
 from consilia.dp.event import Event
 from consilia.dp.sensitivity import effective_multiplier
+from consilia.plan.protection import protection_of
 from consilia.plan.run_plan import SiteTerms
 from consilia.plan.schema import Plan
 from consilia.plan.terms import passes
@@ -82,8 +83,11 @@ def ratios(plan: Plan, sites: tuple[SiteTerms, ...]) -> Mapping[str, float]:
     """
     if plan.privacy.noise != "server":
         return {terms.name: 1.0 for terms in sites}
-    record = plan.privacy.unit == "record"
-    own = {terms.name: terms.weight / (terms.expected_batch if record else 1.0) for terms in sites}
-    largest = max(own.values())
-    # Cut at the twelfth digit: sites that differ by rounding alone then share one bound, and none gains by it.
-    return {site: math.floor(largest / value * 1e12) / 1e12 for site, value in own.items()}
+    protection = protection_of(plan, sites, 1.0, control_dim=0)  # a control variate scales all sites alike
+    largest = protection.sum_sensitivity
+    found = {}
+    for site, weight in protection.weights.items():
+        ratio = effective_multiplier(1.0, own=weight * protection.site_bound(site), largest=largest)
+        # Cut at the twelfth digit: sites that differ by rounding alone then share one bound, and none gains by it.
+        found[site] = math.floor(ratio * 1e12) / 1e12
+    return found

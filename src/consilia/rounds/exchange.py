@@ -1,6 +1,6 @@
 """Ask sites, wait, admit: one exchange of a round, with every byte counted."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from consilia.aggregate.admission import Gate
 from consilia.core.canonical import Json
@@ -16,7 +16,6 @@ class Traffic:
 
     up: int = 0
     down: int = 0
-    answered: list[str] = field(default_factory=list)
 
 
 def ask(
@@ -47,8 +46,7 @@ def ask(
             if arrival.site in gate.asked and arrival.site not in gate.admitted:
                 gate.dropped.setdefault(arrival.site, "sent bytes that are no message")
             continue
-        if gate.offer(arrival.site, item) is None:
-            traffic.answered.append(arrival.site)
+        gate.offer(arrival.site, item)
     for site in gate.asked - gate.admitted.keys() - gate.dropped.keys():
         gate.dropped[site] = "no answer before the deadline"
     return traffic

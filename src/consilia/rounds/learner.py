@@ -91,11 +91,8 @@ class TorchLearner:
                 secret.derive("sampling"),
             )
             return lambda: poisson_batch(count, rate, cap, sampling)
-        if work.batch == "fixed":
-            order = self._seed.derive("batches", round_number).generator()
-            return _endless(count, work.batch_size or count, order).__next__
-        everything = np.arange(count)
-        return lambda: everything
+        order = self._seed.derive("batches", round_number).generator()
+        return _endless(count, work.batch_size or count, order).__next__
 
 
 def _endless(count: int, size: int, generator: np.random.Generator) -> Iterator[NDArray[np.int64]]:

@@ -14,13 +14,15 @@ from consilia.learning.flat import FlatModel
 from consilia.learning.models import build as build_model
 from consilia.learning.models import problems
 from consilia.learning.work import LocalWork
-from consilia.pipeline.chain import Chain, build
-from consilia.plan.check import check, protection_of
+from consilia.pipeline.chain import Chain, Protection, build
+from consilia.plan.check import check
+from consilia.plan.protection import protection_of
 from consilia.plan.rules import broken
 from consilia.plan.run_plan import RunPlan, SiteHalf
 from consilia.plan.schema import Plan
 from consilia.rounds.entropy import Entropy
 from consilia.rounds.learner import TorchLearner
+from consilia.rounds.mechanism import event_that_runs, require_covered
 from consilia.rounds.rows import SiteRows, site_rows
 from consilia.rounds.site import Site
 from consilia.store.ledger_store import SiteStore
@@ -39,10 +41,14 @@ class Prepared:
     @property
     def chain(self) -> Chain:
         """The pipeline that both ends build from the plan's public numbers."""
+        return build(UpdateSpec(self.run_plan.spec.segments), self.protection)
+
+    @property
+    def protection(self) -> Protection:
+        """The public numbers that it is built from."""
         plan = self.run_plan
         control_dim = self.model.dim if plan.plan.training.scaffold else 0
-        protection = protection_of(plan.plan, plan.sites, plan.noise_multiplier, control_dim=control_dim)
-        return build(UpdateSpec(plan.spec.segments), protection)
+        return protection_of(plan.plan, plan.sites, plan.noise_multiplier, control_dim=control_dim)
 
 
 def prepare(plan: Plan, folder: Path) -> Prepared:
@@ -116,6 +122,7 @@ class Simulation:
         scaffold = plan.plan.training.scaffold
         self._population = plan.population
         stateful = scaffold or plan.plan.model.local_layers != "none"
+        protection = prepared.protection
         chain, digest, self._stores, self.sites = prepared.chain, LastDigest(), [], {}
         try:
             for terms in plan.sites:
@@ -124,8 +131,10 @@ class Simulation:
                 if len(rows.train) > terms.count:
                     raise PlanError.of(f"site {terms.name}", needs=f"at most its registered {terms.count} training rows",
                                        got="more", hint="Register a larger count in sites.counts")  # fmt: skip
+                work, own = local_work(half), terms.weight * protection.site_bound(terms.name)
+                require_covered(half, event_that_runs(protection.unit, work, chain, own=own, rows=terms.count))
                 learner = TorchLearner(
-                    prepared.model, rows.train, rows.test, local_work(half), seed=seed.derive("site", terms.name),
+                    prepared.model, rows.train, rows.test, work, seed=seed.derive("site", terms.name),
                     scaffold=scaffold,
                 )  # fmt: skip
                 store = None

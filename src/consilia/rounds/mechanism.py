@@ -1,0 +1,62 @@
+"""What one answer of a site does to its unit of privacy, read from the parts that run, and held against what is charged."""
+
+import math
+
+from consilia.core.errors import PlanError
+from consilia.core.spec import Adjacency, Unit
+from consilia.dp.event import Event
+from consilia.learning.work import LocalWork
+from consilia.pipeline.chain import Chain
+from consilia.plan.run_plan import SiteHalf
+
+
+def event_that_runs(unit: Unit, work: LocalWork, chain: Chain, *, own: float, rows: int) -> Event | None:
+    """Return the mechanism of one answer, or None where no noise is drawn.
+
+    Args:
+        unit: The unit of privacy.
+        work: What the learner will do: it draws the noise of record-level training at the site.
+        chain: The pipeline: it draws all other noise.
+        own: Bound on how far one unit of this site moves the weighted sum.
+        rows: The site's registered rows.
+    """
+    z = work.noise_multiplier if work.noise_multiplier > 0 else chain.noise_multiplier(own)
+    if z is None:
+        return None
+    if unit is Unit.SITE:
+        return Event(z, adjacency=Adjacency.ZERO_OUT)
+    if work.batch == "fixed":
+        # A row's old and new value lie in the same batch once a pass; replacing one by the other moves that sum by 2 C.
+        batches = math.ceil(rows / (work.batch_size or rows))
+        uses = work.steps // batches if work.steps % batches == 0 else work.steps
+        return Event(z / 2.0, 1.0, uses, Adjacency.REPLACE_ONE)
+    rate = work.sampling_rate if work.batch == "poisson" and work.sampling_rate is not None else 1.0
+    return Event(z, rate, work.steps, Adjacency.ADD_REMOVE)
+
+
+def require_covered(half: SiteHalf, runs: Event | None) -> None:
+    """Refuse to start a site whose ledger would book less than what it runs.
+
+    Raises:
+        PlanError: If noise, sampling, steps or adjacency of what runs exceed what the plan charges.
+    """
+    charged = half.charge.round_event
+    if half.plan.privacy.unit == "none" and charged is None and runs is None:
+        return
+    if charged is None or runs is None or not _covers(charged, runs):
+        raise PlanError.of(
+            f"site {half.terms.name}",
+            needs=f"a charge for what it runs, {runs}",
+            got=f"{charged}",
+            hint="This is a fault of the software, not of the plan: nothing was computed; please report it",
+        )
+
+
+def _covers(charged: Event, runs: Event) -> bool:
+    slack = 1.0 + 1e-9  # the plan rounds a ratio of weights down at the twelfth digit
+    return (
+        charged.adjacency is runs.adjacency
+        and charged.noise_multiplier <= runs.noise_multiplier * slack
+        and charged.sampling_rate >= runs.sampling_rate
+        and charged.steps >= runs.steps
+    )
