@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from consilia import api
-from consilia.plan.facts import ADVERSARIES, facts, forecast
+from consilia.plan.facts import facts, forecast
+from consilia.plan.run_plan import ADVERSARIES
 
 PLANS = Path(__file__).resolve().parents[2] / "examples" / "plans"
 

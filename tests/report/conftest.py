@@ -7,8 +7,9 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from consilia.plan.facts import ADVERSARIES, Facts
+from consilia.plan.facts import Facts
 from consilia.plan.load import canonical, from_text
+from consilia.plan.run_plan import ADVERSARIES
 from consilia.report.document import Document
 
 SITES = {"Cleveland": 199, "Hungary": 172, "Switzerland": 30, "VA Long Beach": 85}

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from tests.report.conftest import facts
 
-from consilia.plan.facts import ADVERSARIES, Facts
+from consilia.plan.facts import Facts
+from consilia.plan.run_plan import ADVERSARIES
 from consilia.report.card import Card, build, claim, verdict_of
 
 

@@ -1,9 +1,13 @@
-"""The small parts of the loop: quorum, which model is kept, records, state, geometry, randomness."""
+"""The small parts of the loop: quorum, which model is kept, records, state, geometry, randomness, the result."""
+
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.rounds.bench import heart
 
 from consilia.core.errors import StoreError
 from consilia.core.randomness import SharedSeed
@@ -11,8 +15,10 @@ from consilia.rounds.coordinator import quorum
 from consilia.rounds.entropy import Entropy
 from consilia.rounds.geometry import cosines, norms
 from consilia.rounds.records import RoundRecord, summarise
+from consilia.rounds.result import binding_accountant
 from consilia.rounds.selection import keep, result_model
 from consilia.rounds.state import TrainingState, from_bytes, to_bytes
+from consilia.transport.simulation import prepare
 
 
 @pytest.mark.parametrize(
@@ -111,3 +117,14 @@ def test_entropy_is_fresh_or_follows_the_seed_and_says_which() -> None:
     assert known.stream("a", 1).token(16) == Entropy(SharedSeed.of(1)).stream("a", 1).token(16)
     assert known.stream("a", 1).token(16) != known.stream("a", 2).token(16)
     assert known.stream("a").reproducible
+
+
+def test_the_accountant_shown_is_the_one_behind_the_epsilon() -> None:
+    plan = prepare(heart(reproducible=False), Path.cwd()).run_plan
+    names = sorted(plan.charges)
+    charges = {
+        name: replace(charge, epsilon={**charge.epsilon, plan.against: 2.0 if name == names[-1] else 1.0},
+                      accountant=f"of {name}")
+        for name, charge in plan.charges.items()
+    }  # fmt: skip
+    assert binding_accountant(replace(plan, charges=charges)) == f"of {names[-1]}"

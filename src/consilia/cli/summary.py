@@ -6,7 +6,8 @@ from rich.table import Table
 from rich.text import Text
 
 from consilia.cli.output import console
-from consilia.plan.facts import ADVERSARIES, Facts, Forecast
+from consilia.plan.facts import Facts, Forecast
+from consilia.plan.run_plan import ADVERSARIES
 from consilia.report.card import bounds, build, claim
 from consilia.report.numbers import counted, duration, plain, size
 

@@ -10,10 +10,9 @@ from consilia.dp.calibrate import noise_multiplier
 from consilia.dp.event import Event
 from consilia.dp.truncation import truncation_delta
 from consilia.plan.events import evaluation_event, evaluations, ratios, round_event, sampling_rate
-from consilia.plan.run_plan import Charge, SiteTerms
+from consilia.plan.run_plan import ADVERSARIES, Charge, SiteTerms
 from consilia.plan.schema import Plan
 
-ADVERSARIES = ("server", "server+colluding-sites", "other-sites", "world")
 _SERVER_SIDE = ("server", "server+colluding-sites")
 _Composition = tuple[tuple[Event, int], ...]
 

@@ -7,9 +7,7 @@ from consilia import __version__
 from consilia.core.canonical import Json
 from consilia.core.update import ProtocolMessage, Release
 from consilia.core.wire import encode
-from consilia.plan.run_plan import RunPlan
-
-ADVERSARIES = ("server", "server+colluding-sites", "other-sites", "world")
+from consilia.plan.run_plan import ADVERSARIES, RunPlan
 
 
 class SiteFacts(TypedDict):

@@ -10,6 +10,8 @@ from consilia.core.spec import Adjacency, UpdateSpec
 from consilia.dp.event import Event
 from consilia.plan.schema import Plan
 
+ADVERSARIES = ("server", "server+colluding-sites", "other-sites", "world")
+
 
 @dataclass(frozen=True)
 class SiteTerms:
@@ -68,6 +70,7 @@ class SiteHalf:
     charge: Charge
     spec: UpdateSpec
     adjacency: Adjacency
+    against: str
     noise_multiplier: float
     population: str
 
@@ -114,6 +117,7 @@ class RunPlan:
             charge=self.charges[name],
             spec=self.spec,
             adjacency=self.adjacency,
+            against=self.against,
             noise_multiplier=self.noise_multiplier,
             population=self.population,
         )

@@ -7,7 +7,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from consilia.plan.facts import ADVERSARIES, Facts
+from consilia.plan.facts import Facts
+from consilia.plan.run_plan import ADVERSARIES
 from consilia.report.limits import not_covered
 from consilia.report.numbers import HIDDEN, bound, plain
 from consilia.report.numbers import share as percent

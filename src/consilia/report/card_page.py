@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from consilia.plan.facts import ADVERSARIES
+from consilia.plan.run_plan import ADVERSARIES
 from consilia.report.card import WHO, Card, Group
 from consilia.report.markup import Html, join, tag
 from consilia.report.sections import table

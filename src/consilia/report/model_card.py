@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from consilia.plan.facts import ADVERSARIES
+from consilia.plan.run_plan import ADVERSARIES
 from consilia.report import plan_text
 from consilia.report.card import Card, build
 from consilia.report.document import Document

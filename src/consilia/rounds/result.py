@@ -4,11 +4,9 @@ from collections.abc import Mapping
 from importlib import metadata
 
 from consilia.core.canonical import Json
-from consilia.plan.run_plan import RunPlan
+from consilia.plan.run_plan import ADVERSARIES, RunPlan
 from consilia.rounds.records import RoundRecord
 from consilia.rounds.state import TrainingState
-
-ADVERSARIES = ("server", "server+colluding-sites", "other-sites", "world")
 
 
 def epsilon_against(plan: RunPlan) -> dict[str, Json]:
@@ -20,6 +18,12 @@ def epsilon_against(plan: RunPlan) -> dict[str, Json]:
         claims = plan.epsilon is not None and len(known) == len(values) and known
         table[adversary] = max(known) if claims else None
     return table
+
+
+def binding_accountant(plan: RunPlan) -> str:
+    """Return the accountant that gave the largest bound over sites: the one that the run's epsilon comes from."""
+    binding = max(plan.charges.values(), key=lambda charge: charge.epsilon.get(plan.against) or 0.0)
+    return binding.accountant
 
 
 def summary(
@@ -48,7 +52,7 @@ def summary(
         "delta": plan.delta,
         "unit": privacy.unit,
         "adjacency": str(plan.adjacency),
-        "accountant": next((charge.accountant for charge in plan.charges.values()), ""),
+        "accountant": binding_accountant(plan),
         "noise_multiplier": plan.noise_multiplier,
         "rounds": state.round,
         "bytes_up": state.bytes_up,
