@@ -1,6 +1,6 @@
 """What privacy costs on the Heart table: accuracy at epsilon 1, 3 and without noise, over several splits.
 
-    python examples/compare_epsilon.py [number of splits, 3 when absent]
+python examples/compare_epsilon.py [number of splits, 3 when absent]
 
 Looking at several results and keeping the best is a choice that no single run's epsilon covers; here the table is public.
 """

@@ -1,6 +1,6 @@
 """A private federated model of heart disease in four hospitals, in ten lines.
 
-    python examples/heart.py
+python examples/heart.py
 """
 
 from pathlib import Path

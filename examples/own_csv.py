@@ -1,6 +1,6 @@
 """From a CSV file of one's own to a private model: three made-up clinics, one file, one plan.
 
-    python examples/own_csv.py
+python examples/own_csv.py
 
 The rows are drawn here from a formula; no person stands behind them. In a real plan the ranges, categories and counts are
 public numbers that the clinics agree on beforehand, never read off the rows.

@@ -1,6 +1,6 @@
 """A model of one's own: any importable factory that the site's environment has installed.
 
-    python examples/own_model.py
+python examples/own_model.py
 
 The plan names it as "module:factory"; the coordinator never sends code. Here the module is this file.
 """

@@ -1,6 +1,6 @@
 """Kill a run in the middle, then go on: no budget comes back and none is spent twice.
 
-    python examples/resume.py
+python examples/resume.py
 
 A second process trains and is killed (SIGKILL: no time to clean up) after round 20; this one resumes its folder.
 """
@@ -37,7 +37,7 @@ if __name__ == "__main__":
         train()
     else:
         train_and_kill(after=20)
-        seen: list[int] = []
-        result = consilia.resume(FOLDER, on_round=lambda record: seen.append(int(record["round"])))
+        seen: list[object] = []
+        result = consilia.resume(FOLDER, on_round=lambda record: seen.append(record["round"]))
         print(f"resumed at round {seen[0]}, {result.summary['rounds']} rounds in all")
         print(f"epsilon {result.summary['epsilon']:.3f}, as the plan says")

@@ -25,8 +25,12 @@ Every command takes `--json`: one JSON document on stdout, everything else on st
 def page() -> str:
     """Return the page's text."""
     root: Any = typer.main.get_command(app)
-    overview = "\n".join(f"| [`{words}`](#{words.replace(' ', '-')}) | {_text(command)} |" for words, command in _walk(root))
-    return "\n".join([_HEAD, "| command | does |\n|---|---|\n" + overview + "\n", *(_section(*item) for item in _walk(root))])
+    overview = "\n".join(
+        f"| [`{words}`](#{words.replace(' ', '-')}) | {_text(command)} |" for words, command in _walk(root)
+    )
+    return "\n".join(
+        [_HEAD, "| command | does |\n|---|---|\n" + overview + "\n", *(_section(*item) for item in _walk(root))]
+    )
 
 
 def _walk(group: Any, prefix: str = "consilia") -> Iterator[tuple[str, Any]]:
@@ -40,7 +44,9 @@ def _walk(group: Any, prefix: str = "consilia") -> Iterator[tuple[str, Any]]:
 
 def _section(words: str, command: Any) -> str:
     parameters = [_row(parameter) for parameter in command.params if "--help" not in parameter.opts]
-    usage = " ".join([words, *(_usage(parameter) for parameter in command.params if parameter.param_type_name == "argument")])
+    usage = " ".join(
+        [words, *(_usage(parameter) for parameter in command.params if parameter.param_type_name == "argument")]
+    )
     table = "\n".join(["| argument or option | | default |", "|---|---|---|", *parameters])
     return f"## {words}\n\n`{usage} [OPTIONS]`\n\n{_text(command)}\n\n{table}\n"
 
@@ -59,7 +65,9 @@ def _row(parameter: Any) -> str:
         shown = parameter.metavar or parameter.name.upper()
     else:
         shown = " ".join([parameter.opts[0], parameter.metavar or ""]).strip()
-    default = "required" if parameter.required else "" if parameter.default in (None, False) else f"`{parameter.default}`"
+    default = (
+        "required" if parameter.required else "" if parameter.default in (None, False) else f"`{parameter.default}`"
+    )
     return f"| `{shown}` | {parameter.help or ''} | {default} |"
 
 

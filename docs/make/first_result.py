@@ -105,6 +105,6 @@ def _sites(axes: Axes, private: consilia.RunResult, opened: consilia.RunResult) 
 
 
 if __name__ == "__main__":
-    private_run, open_run = (consilia.resume(folder) for folder in sys.argv[1:])  # both are finished: they are only read
+    private_run, open_run = (consilia.resume(folder) for folder in sys.argv[1:])  # finished: only read
     draw(private_run, open_run).savefig(PICTURE, dpi=170)
     print(f"{PICTURE}, {PICTURE.stat().st_size // 1000} kB")

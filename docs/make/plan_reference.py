@@ -18,13 +18,14 @@ _HEAD = """\
 
 <!-- Written by docs/make/plan_reference.py; a test holds it to the schema. -->
 
-A plan is a TOML file: all that the parties of one run agree on. Unknown keys are errors, and so is a key that nothing would read:
-the column *only with* says which setting it needs. `consilia init` writes a plan with every key, `consilia schema` prints the JSON
-schema for editors, and `consilia check` names every problem of a plan at once. On the command line a key is changed with
-`--set section.key=value`.
+A plan is a TOML file: all that the parties of one run agree on. Unknown keys are errors, and so is a key that nothing
+would read: the column *only with* says which setting it needs. `consilia init` writes a plan with every key,
+`consilia schema` prints the JSON schema for editors, and `consilia check` names every problem of a plan at once. On the
+command line a key is changed with `--set section.key=value`.
 
-Rules between keys (which unit goes with which placement of noise, when counts must be registered, when delta needs a reason) are told by
-`consilia check` with what to do; the reasons are in [guarantees.md](../guarantees.md). The letters are those of [notation.md](../notation.md).
+Rules between keys (which unit goes with which placement of noise, when counts must be registered, when delta needs a
+reason) are told by `consilia check`, with what to do; the reasons are in [guarantees.md](../guarantees.md). The letters
+are those of [notation.md](../notation.md).
 """
 
 

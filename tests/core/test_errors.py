@@ -7,7 +7,12 @@ from consilia.core.errors import ConsiliaError, PlanError, Problem
 
 @pytest.mark.parametrize(
     ("hint", "end"),
-    [("Lower it", " Lower it."), ("Lower it.", " Lower it."), ("Did you mean data.split?", " Did you mean data.split?"), ("", "")],
+    [
+        ("Lower it", " Lower it."),
+        ("Lower it.", " Lower it."),
+        ("Did you mean data.split?", " Did you mean data.split?"),
+        ("", ""),
+    ],
 )
 def test_a_problem_is_a_sentence_with_one_full_stop(hint: str, end: str) -> None:
     assert str(Problem("plan key a.b", "a number", "text", hint)) == f"plan key a.b needs a number; got text.{end}"
