@@ -94,6 +94,7 @@ def _kept(result: consilia.RunResult) -> Json:
     per_site = summary["per_site"]
     assert isinstance(per_site, dict)
     kept["per_site"] = {site: score["accuracy"] for site, score in per_site.items() if isinstance(score, dict)}
+    kept["skipped"] = sum(record["status"] == "skipped" for record in result.records)
     kept["seconds"] = summary["seconds"]
     return kept
 
