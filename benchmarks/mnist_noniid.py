@@ -87,7 +87,8 @@ def section(result: Json) -> str:
             ]
         )  # fmt: skip
     plan = result["cases"][0]["plan"]
-    training, n = plan["training"], len(result["cases"][0]["seeds"])
+    training, n, sites = plan["training"], len(result["cases"][0]["seeds"]), plan["sites"]["count"]
+    train_rows, batch = plan["data"]["train_rows"], training["batch_size"]
     head = ["alpha", "method", "accuracy after the last round, %", f"sd of the last {LAST} rounds, points",
             "largest fall between rounds, points", "rounds skipped (not finite)"]  # fmt: skip
     return f"""## MNIST over ten sites, label skew, no privacy
@@ -96,8 +97,8 @@ def section(result: Json) -> str:
 
 Published: FedAvg swings at alpha .1; FedProx with mu .01 to 1, larger as alpha falls, steadies it (no figures given).
 
-{plan["data"]["train_rows"]} training rows of the first 12,000, divided by Dirichlet(alpha) over {plan["sites"]["count"]} sites, all asked in each
-of {training["rounds"]} rounds; {training["local_epochs"]} local epochs of batches of {training["batch_size"]}, SGD at rate
+{train_rows} training rows of the first 12,000, divided by Dirichlet(alpha) over {sites} sites, all asked in each
+of {training["rounds"]} rounds; {training["local_epochs"]} local epochs of batches of {batch}, SGD at rate
 {training["learning_rate"]} without momentum, weights n; scored on every fourth test image (2,500), dealt evenly to the sites.
 {n} seeds, each with its own division, so ± (95 % interval of the mean, Student's t over {n} runs) holds the luck of the
 division too. One rate for all methods, none tuned per method.

@@ -116,23 +116,23 @@ def main(study: Study, arguments: Sequence[str] | None = None) -> Json:
     parser.add_argument("--out", type=Path, default=None, help="result file; benchmarks/results/<study>.json")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    started = time.monotonic()
+    how, started = made(study.name, options.small), time.monotonic()  # before it runs: the code may move on meanwhile
     body = study.measure(options.small)
-    result: Json = {"study": study.name, "made": made(study.name, options.small, time.monotonic() - started), **body}
+    how["seconds"] = round(time.monotonic() - started, 1)
+    result: Json = {"study": study.name, "made": how, **body}
     place = options.out or RESULTS / (f"{study.name}-small.json" if options.small else f"{study.name}.json")
     write(place, result)
     print(place)
     return result
 
 
-def made(name: str, small: bool, seconds: float) -> Json:
-    """Return how a result came about: command, code, versions, time."""
+def made(name: str, small: bool) -> Json:
+    """Return how a result comes about: command, code, versions, day."""
     return {
         "command": f"python -m benchmarks.{name}" + (" --small" if small else ""),
         "commit": _git("rev-parse", "HEAD"),
         "changed_since": _git("status", "--porcelain", "--", "src", "benchmarks/*.py", "examples").splitlines(),
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
-        "seconds": round(seconds, 1),
         "threads": torch.get_num_threads(),
         "versions": {
             "python": sys.version.split()[0],
