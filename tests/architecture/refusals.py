@@ -14,7 +14,7 @@ from consilia.core.wire import decode, encode
 from consilia.dp.event import Event
 from consilia.dp.ledger import Allotment, admit, admit_charge
 from consilia.dp.mechanism import GaussianMechanism
-from consilia.dp.sensitivity import effective_multiplier, of_weighted_mean
+from consilia.dp.sensitivity import effective_multiplier
 from consilia.learning.work import LocalWork
 from consilia.pipeline.chain import Chain
 from consilia.pipeline.clip import Clip
@@ -39,7 +39,6 @@ CASES: dict[str, Callable[[], object]] = {
     "noise without a clip": lambda: Chain((SiteNoise(1.0, 1.0),)).contract(SPEC),
     "server noise without a clip": lambda: Chain((ServerNoise(1.0, 1.0),)).contract(SPEC),
     "noise scaled for less": lambda: Chain((Clip(((3, 2.0),)), SiteNoise(1.0, 1.0))).contract(SPEC),
-    "a weight below zero": lambda: of_weighted_mean(1.0, [-1.0, 2.0], 1.0),
     "more than the largest": lambda: effective_multiplier(1.0, own=2.0, largest=1.0),
     "record noise without a clip": lambda: LocalWork(noise_multiplier=1.0),
     "over the limit": lambda: admit([], ONE_CHARGE, 0.5),

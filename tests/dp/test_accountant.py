@@ -186,6 +186,7 @@ def test_every_fault_is_named_at_once() -> None:
     with pytest.raises(PlanError) as caught:
         bound([(Event(-1.0, 2.0, steps=-1), 1), (Event(math.nan), 1)], 0.0)
     assert len(caught.value.problems) == 5
+    assert all(problem.hint for problem in caught.value.problems)
 
 
 @settings(max_examples=40, deadline=None)

@@ -53,3 +53,4 @@ def test_numbers_without_meaning_are_refused_at_once() -> None:
     with pytest.raises(PlanError) as caught:
         truncation_delta(-1, 1.5, 0, -2, 1.0)
     assert len(caught.value.problems) == 4
+    assert all(problem.hint for problem in caught.value.problems)

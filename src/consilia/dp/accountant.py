@@ -118,11 +118,14 @@ def _require_meaning(composition: Composition, delta: float) -> None:
     for event, times in composition:
         who = "a privacy event"
         if not event.noise_multiplier >= 0:
-            problems.append(Problem(who, "a noise multiplier of at least 0", str(event.noise_multiplier), ""))
+            problems.append(Problem(who, "a noise multiplier of at least 0", str(event.noise_multiplier),
+                                    "It is the noise's standard deviation over the sensitivity, such as 1.1"))  # fmt: skip
         if not 0 <= event.sampling_rate <= 1:
-            problems.append(Problem(who, "a sampling rate in [0, 1]", str(event.sampling_rate), ""))
+            problems.append(Problem(who, "a sampling rate in [0, 1]", str(event.sampling_rate),
+                                    "It is the chance of a record to join a step, such as 0.01"))  # fmt: skip
         if event.steps < 0 or times < 0:
-            problems.append(Problem(who, "counts of at least 0", f"{event.steps} steps charged {times} times", ""))
+            problems.append(Problem(who, "counts of at least 0", f"{event.steps} steps charged {times} times",
+                                    "Count every noisy step, and how often it is charged"))  # fmt: skip
         if event.adjacency is Adjacency.REPLACE_ONE and event.sampling_rate != 1:
             problems.append(Problem(who, "add-remove adjacency where records are sampled",
                                     f"replace-one with sampling rate {event.sampling_rate}",

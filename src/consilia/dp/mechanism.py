@@ -7,8 +7,6 @@ from numpy.typing import NDArray
 
 from consilia.core.errors import PlanError, Problem, ProtocolError
 from consilia.core.randomness import SecretRng
-from consilia.core.spec import Adjacency
-from consilia.dp.event import Event
 
 
 @dataclass(frozen=True)
@@ -20,8 +18,8 @@ class GaussianMechanism:
         sensitivity: D, the l2 sensitivity of the vector, in its units.
 
     Guarantees:
-        If neighbouring data sets move the vector by at most D in l2, one release costs what `event()` says, up to the
-        floating-point caveat of `core.randomness`.
+        If neighbouring data sets move the vector by at most D in l2, one release costs what an `Event` of this
+        multiplier says, up to the floating-point caveat of `core.randomness`.
 
     Source:
         Dwork and Roth (2014), The algorithmic foundations of differential privacy, appendix A.
@@ -32,8 +30,11 @@ class GaussianMechanism:
 
     def __post_init__(self) -> None:
         problems = [
-            Problem("the Gaussian mechanism", f"a {name} of at least 0, finite", str(value), "")
-            for name, value in (("noise multiplier", self.noise_multiplier), ("sensitivity", self.sensitivity))
+            Problem("the Gaussian mechanism", f"a {name} of at least 0, finite", str(value), hint)
+            for name, value, hint in (
+                ("noise multiplier", self.noise_multiplier, "Set privacy.noise_multiplier, or let privacy.epsilon find it"),
+                ("sensitivity", self.sensitivity, "Take it from the clip norm and the public weights"),
+            )
             if not 0 <= value < np.inf
         ]
         if problems:
@@ -43,10 +44,6 @@ class GaussianMechanism:
     def std(self) -> float:
         """Standard deviation of the noise, in units of the vector."""
         return self.noise_multiplier * self.sensitivity
-
-    def event(self, adjacency: Adjacency = Adjacency.ADD_REMOVE) -> Event:
-        """Return what one release is charged as, for the adjacency that the sensitivity was stated for."""
-        return Event(self.noise_multiplier, adjacency=adjacency)
 
     def release(self, vector: NDArray[np.floating], rng: SecretRng) -> NDArray[np.floating]:
         """Return the vector plus fresh noise, shape (d,), in the vector's dtype (float32 or float64).

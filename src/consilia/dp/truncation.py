@@ -67,14 +67,15 @@ def default_batch_cap(count: int, sampling_rate: float, steps: int, delta: float
 
 def _require_meaning(count: int, sampling_rate: float, cap: int, steps: int) -> None:
     problems = [
-        Problem("the cap of a Poisson batch", needs, str(got), "")
-        for needs, got, good in (
-            ("a public count of at least 0", count, count >= 0),
-            ("a sampling rate in [0, 1]", sampling_rate, 0 <= sampling_rate <= 1),
-            ("a cap of at least 1", cap, cap >= 1),
-            ("steps of at least 0", steps, steps >= 0),
+        Problem("the cap of a Poisson batch", needs, str(got), hint)
+        for needs, got, good, hint in (
+            ("a public count of at least 0", count, count >= 0, "Register an upper bound on the site's training rows"),
+            ("a sampling rate in [0, 1]", sampling_rate, 0 <= sampling_rate <= 1,
+             "It is the chance of a record to join a step, such as 0.01"),
+            ("a cap of at least 1", cap, cap >= 1, "Raise or remove training.batch_cap"),
+            ("steps of at least 0", steps, steps >= 0, "Count every noisy step of the whole run"),
         )
         if not good
-    ]
+    ]  # fmt: skip
     if problems:
         raise PlanError(problems)

@@ -1,6 +1,6 @@
 """Which mechanism a plan puts on each site's unit of privacy, as events an accountant reads.
 
-Source: docs/guarantees.md; sensitivities as `dp.sensitivity` proves them.
+Source: docs/guarantees.md, sections 3 to 5.
 """
 
 import math
