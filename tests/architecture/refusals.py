@@ -15,6 +15,7 @@ from consilia.dp.event import Event
 from consilia.dp.ledger import Allotment, admit, admit_charge
 from consilia.dp.mechanism import GaussianMechanism
 from consilia.dp.sensitivity import effective_multiplier
+from consilia.dp.truncation import truncation_delta
 from consilia.learning.work import LocalWork
 from consilia.pipeline.chain import Chain
 from consilia.pipeline.clip import Clip
@@ -39,6 +40,7 @@ CASES: dict[str, Callable[[], object]] = {
     "noise without a clip": lambda: Chain((SiteNoise(1.0, 1.0),)).contract(SPEC),
     "server noise without a clip": lambda: Chain((ServerNoise(1.0, 1.0),)).contract(SPEC),
     "noise scaled for less": lambda: Chain((Clip(((3, 2.0),)), SiteNoise(1.0, 1.0))).contract(SPEC),
+    "a cap of nothing": lambda: truncation_delta(10, 0.5, 0, 1, 1.0),
     "more than the largest": lambda: effective_multiplier(1.0, own=2.0, largest=1.0),
     "record noise without a clip": lambda: LocalWork(noise_multiplier=1.0),
     "over the limit": lambda: admit([], ONE_CHARGE, 0.5),

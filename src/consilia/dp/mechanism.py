@@ -32,7 +32,7 @@ class GaussianMechanism:
         problems = [
             Problem("the Gaussian mechanism", f"a {name} of at least 0, finite", str(value), hint)
             for name, value, hint in (
-                ("noise multiplier", self.noise_multiplier, "Set privacy.noise_multiplier, or let privacy.epsilon find it"),
+                ("noise multiplier", self.noise_multiplier, "Set privacy.noise_multiplier or privacy.epsilon"),
                 ("sensitivity", self.sensitivity, "Take it from the clip norm and the public weights"),
             )
             if not 0 <= value < np.inf
