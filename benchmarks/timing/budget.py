@@ -17,7 +17,8 @@ from consilia.dp.ledger import Allotment, admit_charge
 from consilia.learning.models import build
 from consilia.plan.run_plan import Charge, RunPlan
 from consilia.rounds.spending import Spending
-from consilia.transport.simulation import prepare
+from consilia.store.ledger_store import SiteStore
+from consilia.transport.simulation import Simulation, prepare
 
 SAMPLED = Event(1.1, 0.05, 20)  # Poisson batches: the odometer takes RDP, the unsampled one is exact
 REPEATS = 40
@@ -27,13 +28,18 @@ def budget_checks(folder: Path, rounds: int) -> dict[str, Json]:
     """Time both checks of a round, at the coordinator and at a site, and a bare step of logistic regression and of an MLP.
 
     Args:
-        folder: Where the plan's file may lie.
-        rounds: How many rounds' checks are taken in turn: the charges grow by one each time, as in a run.
+        folder: Where the plan's file and a ledger may lie.
+        rounds: How many rounds' checks are taken in turn, a multiple of 40; charges grow by one each time, as in a run.
     """
-    run_plan = prepare(LEDGER.plan(folder, rounds), folder).run_plan
+    prepared = prepare(LEDGER.plan(folder, rounds), folder)
+    with Simulation(prepared, run="run", home=folder) as simulation:  # it admits the run to each site's ledger
+        site = next(iter(simulation.sites))
+    run_plan = prepared.run_plan
+    with SiteStore.open(folder / "sites" / f"{site}.sqlite", site) as store:
+        (allotment,) = store.allotments(run_plan.population)
     sampled = _charged_as(run_plan, SAMPLED)
     tasks: dict[str, Callable[[int], object]] = {
-        "coordinator_unsampled": _odometer(run_plan), "coordinator_sampled": _odometer(sampled), "site": _admission(rounds),
+        "coordinator_unsampled": _odometer(run_plan), "coordinator_sampled": _odometer(sampled), "site": _admission(allotment),
         "bare_step_logistic": _step("logistic"), "bare_step_mlp": _step("mlp"),
     }  # fmt: skip
     taken: dict[str, list[float]] = {name: [] for name in tasks}
@@ -67,9 +73,9 @@ def _odometer(plan: RunPlan) -> Callable[[int], object]:
     return lambda number: spending.epsilon(dict.fromkeys(names, number), 0)
 
 
-def _admission(rounds: int) -> Callable[[int], object]:
-    allotment = Allotment("run", "people", ((SAMPLED, rounds + REPEATS + 1),), 1.0, 1e-5)
-    return lambda number: admit_charge(allotment, {SAMPLED.digest: number}, SAMPLED)
+def _admission(allotment: Allotment) -> Callable[[int], object]:
+    ((event, _),) = allotment.events
+    return lambda number: admit_charge(allotment, {event.digest: number - 1}, event)
 
 
 def _step(name: str) -> Callable[[int], object]:
