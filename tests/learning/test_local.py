@@ -79,7 +79,6 @@ def test_local_optimizers_equal_torch(
     result = run(mlp(), LocalWork(**{**work.__dict__, "steps": steps, "batch": "fixed"}), features, labels, batches())
     np.testing.assert_allclose(result.delta, flat(plain.parameters()) - start, atol=2e-6)
     assert result.loss == pytest.approx(np.mean(losses), rel=1e-5)
-    assert result.steps == steps
 
 
 def test_two_rounds_start_afresh() -> None:

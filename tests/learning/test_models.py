@@ -34,7 +34,7 @@ def test_sizes(name: str, shape: tuple[int, ...], classes: int, expected: int) -
 def test_every_model_takes_odd_images_and_is_fit_for_clipping(name: str) -> None:
     model = build(name, input_shape=(2, 15, 17), classes=3, activation="tanh", seed=0)
     assert model(torch.zeros(2, 2, 15, 17)).shape == (2, 3)
-    assert problems(model, per_example=True) == []
+    assert problems(model, unit="record", input_shape=(2, 15, 17)) == []
 
 
 def test_seed_decides_the_weights_and_nothing_else() -> None:
@@ -45,18 +45,16 @@ def test_seed_decides_the_weights_and_nothing_else() -> None:
     assert not torch.equal(next(first.parameters()), next(other.parameters()))
 
 
-def test_batch_normalisation_is_refused_with_its_replacement() -> None:
-    model = nn.Sequential(nn.Conv2d(1, 24, 3), nn.Sequential(nn.BatchNorm2d(24)), nn.SyncBatchNorm(8))
-    found = [str(problem) for problem in problems(model, per_example=True)]
-    assert len(found) == 2
+def test_known_layers_are_named_once_with_their_replacement() -> None:
+    model = nn.Sequential(nn.Conv2d(1, 24, 3), nn.Sequential(nn.BatchNorm2d(24)), nn.SyncBatchNorm(8), nn.Dropout(0.0))
+    found = [str(problem) for problem in problems(model, unit="record", input_shape=(1, 8, 8))]
+    assert len(found) == 3
     assert "torch.nn.GroupNorm(8, 24)" in found[0]
     assert "'1.0'" in found[0]
-    assert problems(model, per_example=False) == []
     nn.GroupNorm(8, 24)
-
-
-def test_nothing_to_train_is_a_problem() -> None:
-    assert "trainable" in str(problems(nn.Linear(2, 2).requires_grad_(False), per_example=False)[0])
+    # The update of a site is clipped as a whole: masks are harmless, statistics of its rows are not.
+    assert len(problems(model, unit="site", input_shape=(1, 8, 8))) == 2
+    assert problems(model, unit="none", input_shape=(1, 8, 8)) == []
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
-from torch.nn.modules.dropout import _DropoutNd
 
 from consilia.core.errors import PlanError, Problem, ProtocolError, StoreError
 from consilia.core.spec import Segment
 from consilia.core.update import Vector
+from consilia.learning.layers import random_kind
 
 LocalLayers = Literal["none", "norm", "head"]
 _NORMS = (_NormBase, nn.GroupNorm, nn.LayerNorm)
@@ -87,7 +87,7 @@ class FlatModel:
             position = end
         layers = list(module.modules())
         self.batch_statistics = any(isinstance(layer, _BatchNorm) for layer in layers)
-        self.stochastic = any(isinstance(layer, _DropoutNd) for layer in layers)
+        self.stochastic = any(map(random_kind, layers))
 
     @property
     def dim(self) -> int:

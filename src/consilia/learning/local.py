@@ -29,14 +29,12 @@ class LocalResult:
         delta: fedavg: y - x; fedsgd: minus the gradient (running statistics: y - x). Shape (d,), float32.
         control_delta: SCAFFOLD: c_i+ - c_i, shape (d,), float32; c_i+ counts once the coordinator counted the
             round.
-        steps: Steps taken; batches that were empty count.
         loss: Mean training loss over the steps; None under record-level privacy and where no batch had a row.
         local_state: What stays at the site, as `FlatModel.local_state` returns it.
     """
 
     delta: Vector
     control_delta: Vector | None
-    steps: int
     loss: float | None
     local_state: dict[str, NDArray[np.generic]]
 
@@ -62,12 +60,12 @@ def train(
         labels: Their classes, shape (n,), int64.
         work: What to compute.
         secret: Noise of record-level privacy.
-        public: Seeds layers that draw at random (dropout); never noise.
+        public: Seeds layers that draw at random (dropout), which clipping per example rules out; never noise.
         next_batch: Gives the rows of a step, shape (b,), b may be 0; not asked when work.batch is "full".
         control: SCAFFOLD: the coordinator's c and this site's c_i, each of shape (d,).
 
     Guarantees:
-        With work.clip_norm set, `delta` and the new local state are post-processing of `steps` Gaussian
+        With work.clip_norm set, `delta` and the new local state are post-processing of work.steps Gaussian
         releases as `private_gradient` states them; nothing else here reads a row. A step is taken for every
         batch, an empty one included.
     """
@@ -101,7 +99,6 @@ def train(
     return LocalResult(
         delta,
         None if control is None else control_change(model, work, control, delta, work.steps),
-        work.steps,
         float(torch.stack(losses).mean()) if losses else None,
         model.local_state(),
     )

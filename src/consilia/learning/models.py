@@ -9,9 +9,10 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
 from consilia.core.errors import PlanError, Problem
+from consilia.learning.layers import Unit, forbidden
+from consilia.learning.probe import mixed_examples
 
 Activation = Literal["relu", "tanh"]
 _ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh}
@@ -164,35 +165,18 @@ def build(
     return model
 
 
-def problems(model: nn.Module, per_example: bool) -> list[Problem]:
-    """Return what makes this model unfit: nothing to train, or layers that mix clipped examples.
+def problems(model: nn.Module, *, unit: Unit, input_shape: Sequence[int]) -> list[Problem]:
+    """Return what makes this model unfit for a claim: layers that mix examples, draw at random or keep statistics.
 
     Args:
         model: The built model.
-        per_example: True if each example's gradient is clipped on its own.
+        unit: The plan's unit of privacy; per-example clipping is probed for "record".
+        input_shape: Shape of one example's features.
     """
-    found = []
-    if not any(p.requires_grad and p.numel() for p in model.parameters()):
-        found.append(Problem("the model", "a trainable parameter", "none", "Leave requires_grad on somewhere"))
-    if per_example:
-        for name, layer in model.named_modules():
-            # Batch statistics mix examples; running statistics would carry rows past clip and noise.
-            if isinstance(layer, _BatchNorm) or (isinstance(layer, _NormBase) and layer.track_running_stats):
-                found.append(
-                    Problem(
-                        f"per-example clipping in layer {name or 'model'!r}",
-                        "layers that treat each example alone",
-                        type(layer).__name__,
-                        f"Replace it with GroupNorm, e.g. {_group_norm(layer)}",
-                    )
-                )
+    found = forbidden(model, unit)
+    if unit == "record" and not found:  # a known layer is named; the probe would only tell the same again
+        found = mixed_examples(model, input_shape)
     return found
-
-
-def _group_norm(layer: _NormBase) -> str:
-    channels = layer.num_features
-    groups = next(g for g in (32, 16, 8, 4, 2, 1) if channels % g == 0 and (channels > g or g == 1))
-    return f"torch.nn.GroupNorm({groups}, {channels})"
 
 
 def _from_factory(name: str, shape: Shape) -> nn.Module:

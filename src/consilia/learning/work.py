@@ -48,21 +48,24 @@ class LocalWork:
         Raises:
             PlanError: With every fault.
         """
-        faults = []
-        if self.clip_norm is not None and not 0 < self.clip_norm < float("inf"):
-            faults.append(Problem("local work", "a positive clip norm", str(self.clip_norm), ""))
-        if self.clip_norm is not None and not 0 < self.expected_batch < float("inf"):
-            faults.append(Problem("local work with clipping", "a positive public expected batch",
-                                  str(self.expected_batch), "Use q x count, or the batch size"))  # fmt: skip
-        if not 0 <= self.noise_multiplier < float("inf"):
-            faults.append(Problem("local work", "a noise multiplier of at least 0", str(self.noise_multiplier), ""))
-        if self.noise_multiplier > 0 and self.clip_norm is None:
-            faults.append(
-                Problem("local work with noise", "a clip norm", "none", "Noise without a bound protects nobody")
+        clips, most = self.clip_norm is not None, float("inf")
+        faults = [
+            Problem(who, needs, str(got), hint)
+            for sound, who, needs, got, hint in (
+                (not clips or 0 < (self.clip_norm or 0) < most, "local work", "a positive clip norm", self.clip_norm,
+                 "Set privacy.clip_norm; begin with 1.0"),
+                (not clips or 0 < self.expected_batch < most, "local work with clipping",
+                 "a positive public expected batch", self.expected_batch, "It is q x count, or the batch size"),
+                (0 <= self.noise_multiplier < most, "local work", "a noise multiplier of at least 0",
+                 self.noise_multiplier, "Set privacy.noise_multiplier, or privacy.epsilon and let the noise follow"),
+                (clips or not self.noise_multiplier > 0, "local work with noise", "a clip norm", None,
+                 "Set privacy.clip_norm: noise without a bound protects nobody"),
+                (self.steps >= 1, "local work", "at least one step", self.steps,
+                 "Set training.local_steps or training.local_epochs to 1 or more"),
+                (self.algorithm != "fedsgd" or self.steps == 1, "fedsgd", "one step a round", self.steps,
+                 'Set training.algorithm = "fedavg" for more'),
             )
-        if self.steps < 1:
-            faults.append(Problem("local work", "at least one step", str(self.steps), ""))
-        if self.algorithm == "fedsgd" and self.steps != 1:
-            faults.append(Problem("fedsgd", "one step a round", str(self.steps), "Use fedavg for more"))
+            if not sound
+        ]  # fmt: skip
         if faults:
             raise PlanError(faults)

@@ -68,7 +68,7 @@ def prepare(plan: Plan, folder: Path) -> Prepared:
         config.name, input_shape=table.input_shape, classes=len(table.classes), hidden=tuple(config.hidden),
         activation=config.activation, seed=SharedSeed.of(plan.run.seed).derive("model").integer(),
     )  # fmt: skip
-    unfit = problems(module, per_example=plan.privacy.unit == "record")
+    unfit = problems(module, unit=plan.privacy.unit, input_shape=table.input_shape)
     if unfit:
         raise PlanError(unfit)
     model = FlatModel(module, config.local_layers)

@@ -8,15 +8,15 @@ from torch.func import functional_call, grad, vmap
 from torch.nn import functional as F  # noqa: N812  (the name torch documents)
 
 from consilia.learning.flat import FlatModel
-from consilia.learning.persample.chain import gradient_of
-from consilia.learning.persample.engine import ClippedSum, clip_factors
+from consilia.learning.persample.chain import gradient_of, row_norms
+from consilia.learning.persample.engine import clip_factors
 
 _ELEMENTS_AT_ONCE = 1 << 23  # gradient coordinates held at a time: 32 MiB in float32
 
 
 @dataclass(frozen=True)
 class Fallback:
-    """Exact for every module: each example goes through it alone."""
+    """Exact for every module that `probe` finds nothing in: each example goes through it alone."""
 
     model: FlatModel
     places: dict[str, str]
@@ -33,14 +33,12 @@ class Fallback:
         }
         return cls(model, places)
 
-    def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> ClippedSum:
+    def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
         """Write the sum of clipped gradients to `model.grad`."""
         self.model.grad.zero_()
         values = {name: p.detach() for name, p in self.model.parameters.items()}
         chunk = max(1, _ELEMENTS_AT_ONCE // len(self.model.grad))
         each = vmap(grad(self._loss), in_dims=(None, 0, 0), randomness="different")
-        norms = [features.new_empty(0)]
-        rejected = 0
         for x, y in zip(torch.split(features, chunk), torch.split(labels, chunk), strict=True):
             if len(y) == 0:
                 continue
@@ -49,18 +47,17 @@ class Fallback:
             except RuntimeError:  # torch.func cannot batch recurrent layers, nor branches on values
                 found = self._one_at_a_time(x, y)
             gradients = {name: g.flatten(1) for name, g in found.items()}
-            parts = [torch.linalg.vector_norm(g, dim=1) for g in gradients.values()]
+            parts = [row_norms(g) for g in gradients.values()]
             norm = torch.linalg.vector_norm(torch.stack(parts), dim=0)
             fit = torch.isfinite(norm)
-            rejected += int(len(norm) - fit.sum())
+            spoilt = not bool(fit.all())
             factors = torch.where(fit, clip_factors(norm, clip_norm), 0)
             for name, g in gradients.items():
-                if rejected:  # zero times NaN would be NaN
+                if spoilt:  # zero times NaN would be NaN
                     g[~fit] = 0
                 into = gradient_of(self.model.parameters[name])
                 into += (factors @ g).view_as(into)
-            norms.append(norm)
-        return ClippedSum(self.model.grad, torch.cat(norms), rejected)
+        return self.model.grad
 
     def _one_at_a_time(self, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
         parameters = list(self.model.parameters.values())

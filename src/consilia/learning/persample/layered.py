@@ -20,7 +20,7 @@ from torch.nn.grad import conv2d_weight
 
 from consilia.learning.flat import FlatModel
 from consilia.learning.persample.chain import gradient_of, hooked, leaves, row_squares
-from consilia.learning.persample.engine import ClippedSum, clip_factors
+from consilia.learning.persample.engine import clip_factors
 
 _ROWS_AT_ONCE = 256
 _PATCHES_AT_ONCE = 1 << 20  # elements of unfolded inputs: small enough to stay in the cache
@@ -57,26 +57,23 @@ class LayeredChain:
         simple = all(_simple(layer) for layer in chain)
         return cls(model, chain) if ordered and simple else None
 
-    def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> ClippedSum:
+    def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
         """Write the sum of clipped gradients to `model.grad`."""
         self.model.grad.zero_()
-        norms, rejected = [features.new_empty(0)], 0
         rows = zip(torch.split(features, _ROWS_AT_ONCE), torch.split(labels, _ROWS_AT_ONCE), strict=True)
         for x, y in rows:
             if len(y) == 0:
                 continue
             parts = [_part(layer, a, b) for layer, a, b in self._book(x, y)]
             norm = torch.stack([squares for squares, _ in parts]).sum(0).sqrt_()
-            fit, kept = None, norm
+            fit = None
             if not torch.isfinite(norm.sum()):  # zero times NaN would be NaN
                 fit = torch.isfinite(norm)
-                kept = norm[fit]
-                rejected += len(norm) - len(kept)
-            factors = clip_factors(kept, clip_norm)
+                norm = norm[fit]
+            factors = clip_factors(norm, clip_norm)
             for _, add in parts:
                 add(fit, factors)
-            norms.append(norm)
-        return ClippedSum(self.model.grad, torch.cat(norms), rejected)
+        return self.model.grad
 
     def _book(self, x: Tensor, y: Tensor) -> list[tuple[nn.Linear | nn.Conv2d, Tensor, Tensor]]:
         """Return each layer that has parameters, with its inputs and the gradients at its outputs."""

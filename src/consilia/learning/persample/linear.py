@@ -17,7 +17,7 @@ from torch.nn import functional as F  # noqa: N812  (the name torch documents)
 
 from consilia.learning.flat import FlatModel
 from consilia.learning.persample.chain import gradient_of, hooked, leaves, row_squares
-from consilia.learning.persample.engine import ClippedSum, clip_factors
+from consilia.learning.persample.engine import clip_factors
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class LinearChain:
             return None
         return cls(model, layers, layers.index(linear[0]))
 
-    def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> ClippedSum:
+    def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
         """Write the sum of clipped gradients to `model.grad`."""
         with torch.no_grad():
             saved, slopes = self._forward(features)
@@ -55,17 +55,16 @@ class LinearChain:
             at = self._backward(saved, slopes)
             squares = [row_squares(b) * (row_squares(a) + (layer.bias is not None)) for layer, a, b in at]
             norms = sum(squares[1:], start=squares[0]).sqrt_()
-            kept, rejected = norms, 0
             if not torch.isfinite(norms.sum()):  # one test in the usual case
                 fit = torch.isfinite(norms)
-                kept, rejected = norms[fit], int(len(norms) - fit.sum())
+                norms = norms[fit]
                 at = [(layer, a[fit], b[fit]) for layer, a, b in at]  # zero times NaN would be NaN
-            factors = clip_factors(kept, clip_norm)[:, None]
+            factors = clip_factors(norms, clip_norm)[:, None]
             for layer, a, b in at:
                 torch.mm(b.mul_(factors).T, a, out=gradient_of(layer.weight))
                 if layer.bias is not None:
                     torch.sum(b, 0, out=gradient_of(layer.bias))
-        return ClippedSum(self.model.grad, norms, rejected)
+        return self.model.grad
 
     # Both passes work in place on tensors they made: at a few thousand rows a fresh one costs more than its arithmetic.
 
