@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -68,9 +69,11 @@ def run_case(case: Case, *, curve: bool = False) -> Json:
     runs = []
     for seed in case.seeds:
         plan = consilia.load(case.plan, set=[*case.changes, f"run.seed={seed}"])
-        with tempfile.TemporaryDirectory(dir=scratch()) as folder:
-            # A fresh ledger for each run: seeds repeat one experiment, they are not one more use of the rows.
-            os.environ["CONSILIA_HOME"] = str(Path(folder) / "home")
+        # A fresh ledger for each run: seeds repeat one experiment, they are not one more use of the rows.
+        with (
+            tempfile.TemporaryDirectory(dir=scratch()) as folder,
+            patch.dict(os.environ, CONSILIA_HOME=str(Path(folder) / "home")),
+        ):
             result = consilia.run(plan, out=Path(folder) / "run")
         runs.append({"seed": seed, **_kept(result)})
         if curve:

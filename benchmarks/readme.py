@@ -1,0 +1,48 @@
+"""README.md from the result files: `python -m benchmarks.readme` after a study; `--check` fails when it is stale."""
+
+import argparse
+from collections.abc import Sequence
+
+from benchmarks import adult, adult_clip, adult_label, adult_sizes, adult_tuning, heart, mnist_noniid
+from benchmarks.study import ROOT, read
+
+STUDIES = (
+    heart.STUDY, adult.STUDY, adult_tuning.STUDY, adult_label.STUDY, adult_clip.STUDY, adult_sizes.STUDY, mnist_noniid.STUDY,
+)  # fmt: skip
+PLACE = ROOT / "benchmarks" / "README.md"
+HEAD = """# Accuracy studies
+
+Each table below is written by `python -m benchmarks.readme` from `results/*.json`, and each result file by the one
+command under its table, run from the root of the repository. A result file holds the command, the commit of the code,
+versions, seeds, every key of every plan and every run. `--small` runs any script in seconds, to see that it works;
+it finds nothing. Speed and memory: [SPEED.md](SPEED.md).
+
+A seed fixes what is public: division, split, initial weights, client sampling. **The noise of private runs comes from the
+operating system and is fresh each time**, so private rows come out again within their interval, not to the digit.
+Every run has a ledger of its own here; at a real site all of them would add up in one. A ± is the half width of a
+95 % interval of the mean over runs; with three runs Student's factor is 4.3, so those intervals are wide.
+Published rows are those of the papers and reports that this project set out to reproduce; what is wrong with them is said there.
+"""
+
+
+def text() -> str:
+    """Return what README.md should say now."""
+    parts = [HEAD]
+    for study in STUDIES:
+        result = read(study.name)
+        parts.append(study.section(result) if result else f"## {study.name}\n\nNot run yet.")
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the file, or compare it."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.readme")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if the file is stale")
+    if parser.parse_args(arguments).check:
+        return int(not PLACE.exists() or PLACE.read_text(encoding="utf-8") != text())
+    PLACE.write_text(text(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
