@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from consilia.dp import accountant
-from consilia.dp.calibrate import gaussian_composition
+from consilia.dp.calibrate import gaussian_composition, textbook_sigma
 from consilia.dp.calibrate import noise_multiplier as smallest_multiplier
 from consilia.plan import load as plans
 from consilia.plan.run_plan import RunPlan
@@ -89,6 +89,8 @@ def account(*, sampling_rate: float, noise_multiplier: float, steps: int, delta:
 def calibrate(*, epsilon: float, delta: float, sampling_rate: float, steps: int) -> dict[str, Any]:
     """Return the smallest noise multiplier whose bound does not exceed `epsilon`.
 
+    `textbook` is what the classical bound for one release would ask for, to compare; None where it is not proved.
+
     Raises:
         PlanError: With every number that is out of range.
     """
@@ -96,7 +98,9 @@ def calibrate(*, epsilon: float, delta: float, sampling_rate: float, steps: int)
         epsilon=epsilon, delta=delta, make=lambda s: gaussian_composition(s, sampling_rate=sampling_rate, steps=steps)
     )
     reached = account(sampling_rate=sampling_rate, noise_multiplier=z, steps=steps, delta=delta)
-    return {**reached, "target_epsilon": epsilon}
+    proved = steps == 1 and sampling_rate == 1 and epsilon <= 1
+    textbook = textbook_sigma(epsilon, delta, 1.0) if proved else None
+    return {**reached, "target_epsilon": epsilon, "textbook": textbook}
 
 
 def write_report(folder: str | Path) -> Path:

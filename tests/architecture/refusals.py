@@ -8,7 +8,7 @@ import numpy as np
 
 from consilia.core.errors import ConsiliaError
 from consilia.core.randomness import SecretRng
-from consilia.core.spec import Segment, UpdateSpec
+from consilia.core.spec import Adjacency, Segment, UpdateSpec
 from consilia.core.update import Update
 from consilia.core.wire import decode, encode
 from consilia.dp.event import Event
@@ -25,7 +25,7 @@ from consilia.transport.simulation import prepare
 
 SPEC, EVENT, RNG = UpdateSpec((Segment("w", (3,)),)), Event(1.0), SecretRng(bytes(32))
 UPDATE = Update(np.zeros(3, np.float32), 1.0)
-ONE_CHARGE = Allotment("r", "p", ((EVENT, 1),), 1.0, 1e-5)
+ONE_CHARGE = Allotment("r", "p", ((EVENT, 1),), 1.0, 1e-5, Adjacency.ADD_REMOVE, "server")
 FULL = "noise_multiplier = 1.0\ndelta = 1e-5\nclip_norm = 1.0"
 
 

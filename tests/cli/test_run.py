@@ -90,8 +90,13 @@ def test_ledgers_show_what_runs_cost_and_verify(call: Call, heart: str) -> None:
     assert [entry["site"] for entry in shown] == sorted(run["per_site"])
     for entry in shown:
         assert entry["runs"] == [
-            {"run": run["run"], "epsilon": run["epsilon"], "delta": 1e-3, "charged": 3, "allotted": 3}
+            {"run": run["run"], "adjacency": "add-remove", "against": "server", "epsilon": run["epsilon"],
+             "delta": 1e-3, "charged": 3, "allotted": 3}
+        ]  # fmt: skip
+        assert entry["spent"] == [
+            {"adjacency": "add-remove", "against": "server", "epsilon": run["epsilon"], "delta": 1e-3}
         ]
+        assert entry["limit"] is None
         assert entry["head"] == run["ledger_heads"][entry["site"]]
     text = call("ledger", "show", "--site", "Hungary").out
     assert "Hungary" in text
@@ -99,6 +104,32 @@ def test_ledgers_show_what_runs_cost_and_verify(call: Call, heart: str) -> None:
     heads = call("ledger", "verify", "--json").document["verified"]
     assert {row["site"]: row["head"] for row in heads} == run["ledger_heads"]
     assert call("ledger", "verify", "--site", "Hungary", "--head", run["ledger_heads"]["Hungary"]).code == 0
+
+
+def test_the_steward_sets_a_limit_that_plans_cannot_raise(call: Call, heart: str) -> None:
+    run = call("run", heart, *SHORT, "--json").document
+    changed = call("ledger", "limit", "1.5", "--site", "Hungary", "--population", "heart", "--json").document
+    assert (changed["limit"], changed["site"], len(changed["runs"])) == (1.5, "Hungary", 1)
+    assert changed["head"] != run["ledger_heads"]["Hungary"]
+    refused = call("run", heart, *SHORT, "--set", "ledger.max_epsilon=100", "--json")
+    assert refused.code == 3
+    assert "at most 1.5 over all runs" in refused.problems[0]["needs"]
+    shown = " ".join(call("ledger", "limit", "100", "--site", "Hungary", "--population", "heart").out.split())
+    assert "population heart, limit 100 over all runs" in shown
+    assert "all runs, add-remove against server" in shown
+    assert call("run", heart, *SHORT, "--json").code == 0
+    assert call("ledger", "verify", "--site", "Hungary", "--head", run["ledger_heads"]["Hungary"]).code == 0
+    for wrong in (("0", "Hungary"), ("inf", "Hungary"), ("2", "Bern")):
+        outcome = call("ledger", "limit", wrong[0], "--site", wrong[1], "--population", "heart", "--json")
+        assert (outcome.code, len(outcome.problems)) == (2 if wrong[1] == "Hungary" else 5, 1)
+    assert "no run yet" in call("ledger", "limit", "2", "--site", "Hungary", "--population", "new").out
+
+
+def test_a_reproducible_run_shows_as_unbounded(call: Call, heart: str) -> None:
+    call("run", heart, *SHORT, "--set", "run.reproducible=true", "--json")
+    entry = call("ledger", "show", "--site", "Hungary", "--json").document["ledgers"][0]
+    assert [row["epsilon"] for row in (*entry["runs"], *entry["spent"])] == [None, None]
+    assert "none" in call("ledger", "show", "--site", "Hungary").out
 
 
 def test_a_rolled_back_or_changed_ledger_is_found(call: Call, heart: str) -> None:

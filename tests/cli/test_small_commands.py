@@ -24,6 +24,26 @@ def test_account_and_calibrate_agree(call: Call) -> None:
     assert less["epsilon"] > 2
 
 
+@pytest.mark.parametrize(
+    ("epsilon", "rate", "steps", "proved"),
+    [("1", "1", "1", True), ("1.01", "1", "1", False), ("1", "0.5", "1", False), ("1", "1", "2", False)],
+)
+def test_the_textbook_bound_is_shown_where_it_is_proved(
+    call: Call, epsilon: str, rate: str, steps: str, proved: bool
+) -> None:
+    numbers = ("--epsilon", epsilon, "--sampling-rate", rate, "--steps", steps, "--delta", "1e-5")
+    found = call("calibrate", *numbers, "--json").document
+    text = call("calibrate", *numbers).out
+    if proved:
+        assert found["textbook"] == pytest.approx(4.844805, rel=1e-6)  # sqrt(2 ln(1.25e5))
+        assert found["textbook"] > found["noise_multiplier"]
+        assert "textbook bound" in text
+        assert "4.8448" in text
+    else:
+        assert found["textbook"] is None
+        assert "textbook" not in text
+
+
 def test_text_of_account(call: Call) -> None:
     outcome = call("account", "--noise-multiplier", "1.1", *NUMBERS[:-1])
     assert outcome.code == 0

@@ -129,7 +129,8 @@ def test_the_epsilon_shown_covers_exactly_what_the_ledgers_hold(name: str, lab: 
         _between(composition, stated, delta)
         found.append(stated)
         with SiteStore.open(one.home / "sites" / f"{site}.sqlite", site) as store:
-            epsilon, spent_delta = store.spent("heart")
+            ((relation, (epsilon, spent_delta)),) = store.spent("heart").items()
+            assert relation == (checked.adjacency, checked.against)
             assert (round(epsilon, 9), spent_delta) == (round(stated, 9), DELTA)
     assert checked.epsilon == max(found)
     assert epsilon_against(checked)[checked.against] == checked.epsilon

@@ -7,6 +7,7 @@ come from the operating system here, as they do for patients.
 import math
 from collections.abc import Callable, Mapping
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from scipy import stats
 from tests.privacy.lab import FEDSGD, SITES, TRAINING_ROWS, Lab, Vector, noise, plan_of, privacy
 
 import consilia
-from consilia.core.errors import PlanError
+from consilia.core.errors import BudgetExceeded, PlanError
 from consilia.plan.schema import Plan
 from consilia.rounds.result import epsilon_against
 from consilia.store.ledger_store import SiteStore
@@ -210,10 +211,18 @@ def test_the_reproducible_mode_claims_nothing_and_says_so(lab: LabMaker) -> None
     assert set(epsilon_against(checked).values()) == {None}
     assert any("Reproducible mode" in warning and "no epsilon" in warning for warning in checked.warnings)
     assert {record["epsilon_spent"] for record in one.journal.records()} == {None}
-    # It still charges: the ledger does not become a way to look at rows for nothing.
+    # The ledger does not become a way to look at rows for nothing: what anyone can recompute is booked as unbounded.
     for site in SITES:
         with SiteStore.open(one.home / "sites" / f"{site}.sqlite", site) as store:
-            assert store.spent("heart")[0] > 0
+            assert [epsilon for epsilon, _ in store.spent("heart").values()] == [math.inf]
+            assert sum(count for _, count in store.charged(one.run_name)) == 2
+
+
+def test_a_ledger_with_a_limit_refuses_a_run_whose_noise_anyone_can_recompute(place: Path) -> None:
+    plan = plan_of(rounds=2, protect=privacy("record", "site", z=5.0), ledger="max_epsilon = 1000")
+    with pytest.raises(BudgetExceeded, match=r"at most 1000 over all runs; got run '.*', which claims no bound"):
+        consilia.run(plan, out=place / "run")
+    assert not (place / "run" / "result.json").exists()
 
 
 def test_public_numbers_do_not_follow_what_a_site_holds() -> None:

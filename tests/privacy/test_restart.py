@@ -146,7 +146,7 @@ def test_runs_on_one_population_add_up_and_the_limit_refuses_before_anything_sta
         assert consilia.run(plan, out=place / name).summary["status"] == "done"
     for site in SITES:
         with SiteStore.open(place / "home" / "sites" / f"{site}.sqlite", site) as store:
-            epsilon, delta = store.spent("heart")
+            ((epsilon, delta),) = store.spent("heart").values()
             assert epsilon == pytest.approx(2 * one)
             assert delta == pytest.approx(2e-3)
     before = {site: kinds(place / "home", site) for site in SITES}
@@ -179,7 +179,7 @@ def test_two_runs_at_once_on_one_population_share_its_budget(lab: LabMaker) -> N
     for site in SITES:
         with SiteStore.open(one.home / "sites" / f"{site}.sqlite", site) as store:
             assert {run: sum(n for _, n in store.charged(run)) for run in ("one", "two")} == {"one": 4, "two": 4}
-            epsilon, _ = store.spent("heart")
+            ((epsilon, _),) = store.spent("heart").values()
             assert one.prepared.run_plan.epsilon is not None
             assert epsilon == pytest.approx(2 * one.prepared.run_plan.epsilon)
     # Neither run may charge more, whatever the other did.

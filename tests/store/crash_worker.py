@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Literal
 
+from consilia.core.spec import Adjacency
 from consilia.dp.event import Event
 from consilia.dp.ledger import Allotment
 from consilia.store.journal import Journal
@@ -20,7 +21,7 @@ RUN = "run"
 POPULATION = "people"
 EVENT = Event(1.0, 0.01, 10)
 # One more than the rounds: room for the round that a kill makes the private mode compute again.
-ALLOTMENT = Allotment(RUN, POPULATION, ((EVENT, ROUNDS + 1),), 1.0, 1e-5)
+ALLOTMENT = Allotment(RUN, POPULATION, ((EVENT, ROUNDS + 1),), 1.0, 1e-5, Adjacency.ADD_REMOVE, "server")
 START = b"start"
 
 
@@ -64,6 +65,8 @@ def main(folder: Path, mode: str) -> None:
     with SiteStore.open(folder / "site.sqlite", "A") as store:
         if mode != "free":
             store.allot(ALLOTMENT, fingerprint="f", limit=1.0)
+            if store.limit(POPULATION) != 2.0:
+                store.set_limit(POPULATION, 2.0)
         path = folder / "journal.sqlite"
         begun = path.exists() and path.stat().st_size > 0
         journal = (

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from consilia.core.errors import StoreError
+from consilia.core.spec import Adjacency
 from consilia.dp.event import Event
 from consilia.dp.ledger import Allotment
 from consilia.store import engine
@@ -55,6 +56,13 @@ def _version(version: int) -> Callable[[Path], None]:
     return make
 
 
+def _before_the_key(path: Path) -> None:
+    _version(1)(path)
+    with sqlite3.connect(path) as connection:
+        connection.execute("DROP TABLE site_key")
+    connection.close()
+
+
 def _no_header(path: Path) -> None:
     SiteStore.open(path, "A").close()
     with sqlite3.connect(path) as connection:
@@ -74,8 +82,8 @@ def _cut(path: Path) -> None:
         (_foreign, "got a database of another program"),
         (_other_kind, "needs a Consilia site file; got a file of kind journal"),
         (_other_site, "needs the file of 'A'; got the file of 'B'"),
-        (_version(2), "needs tables of version 1; got version 2"),
-        (_version(0), "needs tables of version 1; got version 0"),
+        (_version(3), "needs tables of version 2; got version 3"),
+        (_before_the_key, "needs tables of version 2; got version 1"),
         (_no_header, "got a file of kind unknown"),
         (_cut, "needs an undamaged Consilia database; got database disk image is malformed"),
         (Path.mkdir, "needs a file; got the folder"),
@@ -136,7 +144,9 @@ def test_a_file_that_another_process_writes(tmp_path: Path, monkeypatch: pytest.
     path = tmp_path / "a.sqlite"
     monkeypatch.setattr(engine, "BUSY_SECONDS", 0.05)
     with SiteStore.open(path, "A") as store:
-        store.allot(Allotment("r", "p", ((EVENT, 5),), 1.0, 0.0), fingerprint="f", limit=None)
+        store.allot(
+            Allotment("r", "p", ((EVENT, 5),), 1.0, 0.0, Adjacency.ADD_REMOVE, "server"), fingerprint="f", limit=None
+        )
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreError, match="another process that holds the file"):
@@ -164,7 +174,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_full_disk_stops_the_run_and_loses_nothing(small_disk: Path) -> None:
     path = small_disk / "a.sqlite"
     with SiteStore.open(path, "A") as store:
-        store.allot(Allotment("r", "p", ((EVENT, 90),), 1.0, 0.0), fingerprint="f", limit=None)
+        store.allot(
+            Allotment("r", "p", ((EVENT, 90),), 1.0, 0.0, Adjacency.ADD_REMOVE, "server"), fingerprint="f", limit=None
+        )
         hold = store.reserve("r", 1, "update", EVENT, reuse_open=False)
         store.commit(hold, release=b"first", model_digest="m", local_state=None)
         hold = store.reserve("r", 2, "update", EVENT, reuse_open=False)

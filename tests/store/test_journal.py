@@ -44,6 +44,13 @@ def test_what_was_committed_is_found_again(path: Path) -> None:
         assert journal.result == {"accuracy": 0.5}
 
 
+def test_a_site_that_said_nothing_keeps_its_last_known_head(path: Path) -> None:
+    with create(path) as journal:
+        commit(journal, 1)
+        journal.commit_round(2, state=b"2", record={}, charges=[{"site": "A", "head": ""}, {"site": "B", "head": ""}])
+        assert journal.heads() == {"A": "h1"}
+
+
 @pytest.mark.parametrize("round", [0, 1, 3])
 def test_rounds_are_committed_once_and_in_turn(path: Path, round: int) -> None:
     with create(path) as journal:

@@ -3,24 +3,28 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from consilia.core.errors import BudgetExceeded, StoreError
+from consilia.core.canonical import canonical_bytes, digest_bytes
+from consilia.core.errors import BudgetExceeded, PlanError, StoreError
+from consilia.core.spec import Adjacency
 from consilia.dp.event import Event
-from consilia.dp.ledger import Allotment
+from consilia.dp.ledger import Allotment, Relation
 from consilia.store.kept import Sealed
 from consilia.store.ledger_store import SiteStore
 
 UPDATE = Event(1.0, 0.01, 10)
 METRIC = Event(4.0)
+RECORDS = Relation(Adjacency.ADD_REMOVE, "server")
 
 
 def allotment(run: str = "r", *, epsilon: float = 1.0, times: int = 3, population: str = "p") -> Allotment:
-    return Allotment(run, population, ((UPDATE, times), (METRIC, 1)), epsilon, 1e-5)
+    return Allotment(run, population, ((UPDATE, times), (METRIC, 1)), epsilon, 1e-5, Adjacency.ADD_REMOVE, "server")
 
 
 @pytest.fixture
@@ -44,7 +48,7 @@ def test_a_run_that_would_pass_the_limit_is_refused_and_leaves_no_trace(store: S
     with pytest.raises(BudgetExceeded, match=r"at most 1 over all runs; got 0\.7 already allotted and 0\.4"):
         store.allot(allotment("r2", epsilon=0.4), fingerprint="f", limit=1.0)
     assert store.head("p") == head
-    assert store.spent("p") == (0.7, 1e-5)
+    assert store.spent("p") == {RECORDS: (0.7, 1e-5)}
     with pytest.raises(StoreError, match="needs an allotment"):
         store.reserve("r2", 1, "update", UPDATE, reuse_open=False)
 
@@ -55,19 +59,83 @@ def test_one_changed_row_does_not_reset_a_budget(store: SiteStore) -> None:
         store.allot(allotment("r2", epsilon=0.4), fingerprint="after", limit=1.0)
 
 
+def test_a_limit_once_given_holds_for_plans_without_one_or_with_a_larger_one(path: Path, store: SiteStore) -> None:
+    store.allot(allotment("r1", epsilon=0.7), fingerprint="f", limit=1.0)
+    for limit in (None, 5.0):
+        with SiteStore.open(path, "A") as again, pytest.raises(BudgetExceeded, match=r"at most 1 over all runs"):
+            again.allot(allotment("r2", epsilon=0.4), fingerprint="f", limit=limit)
+    store.allot(allotment("r3", epsilon=0.2), fingerprint="f", limit=0.9)  # lower is a plan's right, and stays
+    with pytest.raises(BudgetExceeded, match=r"at most 0\.9 over all runs"):
+        store.allot(allotment("r4", epsilon=0.1), fingerprint="f", limit=1.0)
+    assert (store.limit("p"), store.limit("q")) == (0.9, None)
+
+
+def test_only_the_steward_raises_a_limit(path: Path, store: SiteStore) -> None:
+    store.allot(allotment("r1", epsilon=0.7), fingerprint="f", limit=1.0)
+    head = store.set_limit("p", 2.0)
+    with SiteStore.open(path, "A") as again:
+        assert (again.limit("p"), again.verify("p", head)) == (2.0, head)
+        again.allot(allotment("r2", epsilon=1.2), fingerprint="f", limit=None)
+        with pytest.raises(BudgetExceeded, match=r"at most 2 over all runs"):
+            again.allot(allotment("r3", epsilon=0.2), fingerprint="f", limit=None)
+        again.set_limit("p", 0.1)  # below what is spent: nothing more is admitted, what was admitted goes on
+        again.reserve("r1", 1, "update", UPDATE, reuse_open=False)
+        again.allot(allotment("r2", epsilon=1.2), fingerprint="f", limit=None)
+        with pytest.raises(BudgetExceeded):
+            again.allot(allotment("r3", epsilon=0.01), fingerprint="f", limit=None)
+    assert [str(entry.kind) for entry in store.entries("p")] == ["allot", "limit", "allot", "limit", "reserve"]
+
+
+def test_a_limit_can_stand_before_the_first_run(store: SiteStore) -> None:
+    store.set_limit("p", 0.5)
+    with pytest.raises(BudgetExceeded, match=r"at most 0\.5 over all runs"):
+        store.allot(allotment(), fingerprint="f", limit=None)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, -1.0, float("inf"), float("nan")])
+def test_a_limit_without_meaning_is_refused(store: SiteStore, epsilon: float) -> None:
+    with pytest.raises(PlanError, match="a finite number above 0"):
+        store.set_limit("p", epsilon)
+    assert store.entries("p") == []
+
+
+def test_runs_bounded_for_another_relation_are_recorded_apart(store: SiteStore) -> None:
+    world = replace(allotment("r2"), against="world")
+    store.allot(allotment("r1"), fingerprint="f", limit=None)
+    store.allot(world, fingerprint="f", limit=None)
+    assert store.spent("p") == {RECORDS: (1.0, 1e-5), world.relation: (1.0, 1e-5)}
+    with pytest.raises(BudgetExceeded, match="do not add up"):
+        store.allot(allotment("r3", epsilon=0.1), fingerprint="f", limit=100.0)
+
+
+def test_the_head_depends_on_no_release_that_is_noised_later(tmp_path: Path) -> None:
+    # With noise at the server a release is not private: whoever has the head must not be able to test guesses of it.
+    release, named = b"an update without noise", []
+    for site in ("A", "B"):
+        with SiteStore.open(tmp_path / site, site) as store:
+            admitted(store)
+            hold = store.reserve("r", 1, "update", UPDATE, reuse_open=False)
+            store.commit(hold, release=release, model_digest="m", local_state=None)
+            body = store.entries("p")[-1].body
+            assert digest_bytes(release).encode() not in canonical_bytes(body)
+            named.append(body["release"])
+            assert store.sealed("r", 1) == Sealed(release, "m")
+    assert named[0] != named[1]
+
+
 def test_populations_have_budgets_of_their_own(store: SiteStore) -> None:
     store.allot(allotment("r1", epsilon=0.7), fingerprint="f", limit=1.0)
     store.allot(allotment("r2", epsilon=0.7, population="q"), fingerprint="f", limit=1.0)
     assert store.populations() == ["p", "q"]
-    assert (store.spent("p"), store.spent("q")) == ((0.7, 1e-5), (0.7, 1e-5))
-    assert store.spent("nobody") == (0.0, 0.0)
+    assert store.spent("p") == store.spent("q") == {RECORDS: (0.7, 1e-5)}
+    assert store.spent("nobody") == {}
 
 
 def test_a_resumed_run_is_admitted_once(path: Path, store: SiteStore) -> None:
     head = store.allot(allotment(), fingerprint="f", limit=1.0)
     with SiteStore.open(path, "A") as again:
         assert again.allot(allotment(), fingerprint="f", limit=1.0) == head
-        assert again.spent("p") == (1.0, 1e-5)
+        assert again.spent("p") == {RECORDS: (1.0, 1e-5)}
 
 
 def test_a_run_keeps_its_allotment_and_population(store: SiteStore) -> None:
@@ -155,7 +223,7 @@ def test_a_closed_run_charges_nothing_more_and_gets_nothing_back(store: SiteStor
     ):
         with pytest.raises(StoreError, match="closed as 'stopped'"):
             refused()
-    assert store.spent("p") == (1.0, 1e-5)
+    assert store.spent("p") == {RECORDS: (1.0, 1e-5)}
     with pytest.raises(BudgetExceeded):
         store.allot(allotment("r2", epsilon=0.1), fingerprint="f", limit=1.0)
 
@@ -218,6 +286,7 @@ _RACE = """
 import sys
 from pathlib import Path
 from consilia.core.errors import BudgetExceeded
+from consilia.core.spec import Adjacency
 from consilia.dp.event import Event
 from consilia.dp.ledger import Allotment
 from consilia.store.ledger_store import SiteStore
@@ -228,7 +297,7 @@ print("ready", flush=True)
 sys.stdin.readline()
 admitted = charges = 0
 try:
-    store.allot(Allotment(run, "p", ((event, 25),), 0.6, 1e-5), fingerprint="f", limit=1.3)
+    store.allot(Allotment(run, "p", ((event, 25),), 0.6, 1e-5, Adjacency.ADD_REMOVE, "server"), fingerprint="f", limit=1.3)
     admitted = 1
     for round in range(40):
         store.reserve(run, round, "update", event, reuse_open=False)
@@ -262,7 +331,7 @@ def test_processes_that_race_share_one_budget_and_one_chain(path: Path) -> None:
     assert set(by_run.values()) == {25}
     with SiteStore.open(path, "A") as store:
         store.verify("p")
-        assert store.spent("p")[0] == 1.2
+        assert store.spent("p")[RECORDS][0] == 1.2
         assert len(store.entries("p")) == 2 + 50
 
 
@@ -304,7 +373,7 @@ def test_any_order_of_calls_charges_at_least_what_was_released(
                 store = SiteStore.open(path, "A")
         except (BudgetExceeded, StoreError):
             pass
-        assert store.spent("p")[0] == len(admitted_runs) <= limit
+        assert store.spent("p").get(RECORDS, (0.0, 0.0))[0] == len(admitted_runs) <= limit
         for name in admitted_runs:
             assert sum(count for _, count in store.charged(name)) == charges.get(name, 0) <= 2
             found = store.sealed(name, 1)

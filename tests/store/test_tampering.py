@@ -9,6 +9,7 @@ import pytest
 
 from consilia.core.canonical import digest
 from consilia.core.errors import StoreError
+from consilia.core.spec import Adjacency
 from consilia.dp.event import Event
 from consilia.dp.ledger import Allotment
 from consilia.store.journal import Journal
@@ -23,7 +24,11 @@ def path(tmp_path: Path) -> Path:
     with SiteStore.open(path, "A") as store:
         for population in ("p", "q"):
             run = f"r-{population}"
-            store.allot(Allotment(run, population, ((EVENT, 9),), 1.0, 1e-5), fingerprint="f", limit=None)
+            store.allot(
+                Allotment(run, population, ((EVENT, 9),), 1.0, 1e-5, Adjacency.ADD_REMOVE, "server"),
+                fingerprint="f",
+                limit=None,
+            )
             for round in (1, 2):
                 hold = store.reserve(run, round, "update", EVENT, reuse_open=False)
                 store.commit(hold, release=b"release", model_digest="m", local_state=b"state")
@@ -42,7 +47,9 @@ def every_use() -> list[Callable[[SiteStore], object]]:
         lambda store: store.verify("p"),
         lambda store: store.spent("p"),
         lambda store: store.reserve("r-p", 3, "update", EVENT, reuse_open=False),
-        lambda store: store.allot(Allotment("new", "p", ((EVENT, 1),), 0.1, 0.0), fingerprint="f", limit=None),
+        lambda store: store.allot(
+            Allotment("new", "p", ((EVENT, 1),), 0.1, 0.0, Adjacency.ADD_REMOVE, "server"), fingerprint="f", limit=None
+        ),
     ]
 
 
@@ -161,6 +168,13 @@ def test_a_sealed_release_needs_its_commit_in_the_chain(path: Path, forge: sqlit
     forge.execute(f"UPDATE sealed SET position = {position}")  # noqa: S608
     with SiteStore.open(path, "A") as store, pytest.raises(StoreError, match="none in the chain"):
         store.sealed("r-p", 2)
+
+
+def test_a_sealed_release_is_checked_under_the_key_of_its_file(path: Path, forge: sqlite3.Connection) -> None:
+    for change in ("UPDATE site_key SET key = x'00'", "DELETE FROM site_key"):
+        forge.execute(change)
+        with SiteStore.open(path, "A") as store, pytest.raises(StoreError, match="none in the chain"):
+            store.sealed("r-p", 2)
 
 
 def test_a_release_whose_whole_chain_is_gone_is_not_sent(path: Path, forge: sqlite3.Connection) -> None:

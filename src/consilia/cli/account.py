@@ -55,4 +55,6 @@ def show(found: Mapping[str, object]) -> None:
         ("by PLD alone", number("pld"), ""),
     ):
         grid.add_row(label, Text(value, style=style))
+    if found.get("textbook") is not None:
+        grid.add_row("textbook bound", Text(f"noise multiplier {found['textbook']:.6g}, for comparison: never used"))
     output.console().print(grid)

@@ -66,6 +66,25 @@ def verify(
         print(f"{row['site']}  {row['population']}  whole, {row['entries']} entries, head {row['head']}")
 
 
+@app.command("limit")
+def limit(
+    epsilon: Annotated[float, typer.Argument(metavar="EPSILON", help="What all runs may sum up to from now on.")],
+    site: Annotated[str, typer.Option("--site", metavar="NAME", help="Whose ledger.")],
+    population: Annotated[str, typer.Option("--population", metavar="P", help="Whom it is for.")],
+    json: options.Json = False,
+) -> None:
+    """Set a population's limit, also above what plans asked for: only the steward can raise it."""
+    from consilia.store.ledger_store import SiteStore
+
+    with SiteStore.open(_ledgers(site)[site], site) as store:
+        store.set_limit(population, epsilon)
+        entry = _population(store, population)
+    if json:
+        output.emit(entry)
+    else:
+        _print([entry])
+
+
 def _ledgers(site: str | None) -> dict[str, Path]:
     from consilia.api import home
     from consilia.core.errors import StoreError
@@ -80,14 +99,18 @@ def _ledgers(site: str | None) -> dict[str, Path]:
 
 
 def _population(store: Any, population: str) -> dict[str, Any]:
-    epsilon, delta = store.spent(population)
+    sums = [
+        {"adjacency": relation.adjacency, "against": relation.against, "epsilon": epsilon, "delta": delta}
+        for relation, (epsilon, delta) in store.spent(population).items()
+    ]
     runs = []
     for allotment in store.allotments(population):
         allowed = sum(times for _, times in allotment.events)
         charged = sum(times for _, times in store.charged(allotment.run))
-        runs.append({"run": allotment.run, "epsilon": allotment.epsilon, "delta": allotment.delta,
-                     "charged": charged, "allotted": allowed})  # fmt: skip
-    return {"site": store.site, "population": population, "epsilon": epsilon, "delta": delta,
+        runs.append({"run": allotment.run, "adjacency": allotment.adjacency, "against": allotment.against,
+                     "epsilon": allotment.epsilon, "delta": allotment.delta, "charged": charged,
+                     "allotted": allowed})  # fmt: skip
+    return {"site": store.site, "population": population, "limit": store.limit(population), "spent": sums,
             "head": store.head(population), "runs": runs}  # fmt: skip
 
 
@@ -101,7 +124,11 @@ def _print(found: list[dict[str, Any]]) -> None:
     if not found:
         terminal.print("No ledger holds anything yet.")
     for entry in found:
-        terminal.print(Text.assemble((entry["site"], "bold"), f", population {entry['population']}"))
+        limit = "" if entry["limit"] is None else f", limit {entry['limit']:g} over all runs"
+        terminal.print(Text.assemble((entry["site"], "bold"), f", population {entry['population']}{limit}"))
+        if not entry["runs"]:
+            terminal.print("  no run yet")
+            continue
         table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
         table.add_column("  run", overflow="fold")
         for title in ("epsilon", "delta", "charges"):
@@ -113,6 +140,8 @@ def _print(found: list[dict[str, Any]]) -> None:
                 bound(run["delta"], 6),
                 f"{run['charged']} of {run['allotted']}",
             )
-        table.add_row("  all runs", Text(bound(entry["epsilon"]), style="bold"), bound(entry["delta"], 6), "")
+        for row in entry["spent"]:
+            label = f"  all runs, {row['adjacency']} against {row['against']}"
+            table.add_row(label, Text(bound(row["epsilon"]), style="bold"), bound(row["delta"], 6), "")
         terminal.print(table)
         terminal.print(Text(f"  head {entry['head']}\n", style="dim"), soft_wrap=True)

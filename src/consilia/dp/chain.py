@@ -21,6 +21,7 @@ class Kind(StrEnum):
     RESERVE = "reserve"
     COMMIT = "commit"
     CLOSE = "close"
+    LIMIT = "limit"
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Entry:
         index: Place in the chain, from 0.
         kind: What the entry records.
         population: Whose chain it is.
-        run: Name of the run.
+        run: Name of the run; empty for a limit, which is for all runs.
         round: Number of the round, from 1; 0 for entries about the whole run.
         body: Plain values, as the store needs them.
         previous: Hash of the entry before; for the first entry `genesis(population)`.

@@ -5,16 +5,27 @@ Within the run every release is first reserved, then committed.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import cast
+from typing import NamedTuple, cast
 
 from consilia.core.canonical import Json
 from consilia.core.errors import BudgetExceeded, Problem
+from consilia.core.spec import Adjacency
 from consilia.dp.chain import unreadable
 from consilia.dp.event import Event
+
+
+class Relation(NamedTuple):
+    """What a bound speaks of: how neighbouring data sets differ, and who looks. Bounds add up within one only."""
+
+    adjacency: Adjacency
+    against: str
+
+    def __str__(self) -> str:
+        return f"{self.adjacency} against {self.against}"
 
 
 @dataclass(frozen=True)
@@ -27,6 +38,8 @@ class Allotment:
         events: Pairs (event, how often it may be charged).
         epsilon: Bound for all of `events` together at `delta`; infinity where the run claims none.
         delta: The delta of that bound.
+        adjacency: How neighbouring data sets differ in that bound, and in every event.
+        against: The adversary that it holds against.
     """
 
     run: str
@@ -34,6 +47,13 @@ class Allotment:
     events: tuple[tuple[Event, int], ...]
     epsilon: float
     delta: float
+    adjacency: Adjacency
+    against: str
+
+    @property
+    def relation(self) -> Relation:
+        """What the bound speaks of."""
+        return Relation(self.adjacency, self.against)
 
     @cached_property
     def counts(self) -> Mapping[str, int]:
@@ -51,6 +71,8 @@ class Allotment:
             "events": [[event.to_json(), times] for event, times in self.events],
             "epsilon": self.epsilon if math.isfinite(self.epsilon) else None,
             "delta": self.delta,
+            "adjacency": str(self.adjacency),
+            "against": self.against,
         }
 
     @classmethod
@@ -69,39 +91,49 @@ class Allotment:
                 events=tuple((Event.from_json(event), int(times)) for event, times in pairs),
                 epsilon=math.inf if epsilon is None else float(cast("float", epsilon)),
                 delta=float(cast("float", value["delta"])),
+                adjacency=Adjacency(str(value["adjacency"])),
+                against=str(value["against"]),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise unreadable("an allotment", error) from None
 
 
-def spent(allotted: Iterable[Allotment]) -> tuple[float, float]:
-    """Return the sums (epsilon, delta) over runs: what counts as spent.
+def spent(allotted: Iterable[Allotment]) -> dict[Relation, tuple[float, float]]:
+    """Return the sums (epsilon, delta) over runs, one for each relation: what counts as spent.
 
     Guarantees:
-        The releases of all these runs together are (sum of epsilon, sum of delta)-differentially private, also where
-        a later run's allotment was chosen after seeing the earlier runs' releases.
+        The releases of all runs of one relation together are (sum of epsilon, sum of delta)-differentially private for
+        that adjacency and against that adversary, also where a later run's allotment was chosen after seeing the earlier
+        runs' releases. Sums of different relations say nothing about one another.
 
     Source:
         Dwork and Roth (2014), The algorithmic foundations of differential privacy, section 3.5;
         Rogers, Roth, Ullman and Vadhan (2016), Privacy odometers and filters, for the adaptive choice.
     """
-    epsilon, delta = _exact_sums(allotted)
-    return (math.inf if epsilon is None else float(epsilon)), float(delta)
+    groups: dict[Relation, list[Allotment]] = {}
+    for item in allotted:
+        groups.setdefault(item.relation, []).append(item)
+    sums = {relation: _exact_sums(items) for relation, items in groups.items()}
+    return {r: (math.inf if epsilon is None else float(epsilon), float(delta)) for r, (epsilon, delta) in sums.items()}
 
 
 def admit(allotted: Sequence[Allotment], new: Allotment, limit: float | None) -> None:
     """Check that a new run's allotment fits a population's budget beside those already admitted.
 
-    An allotment that is already among `allotted` is admitted again without counting twice (a resumed run).
+    An allotment that is already among `allotted` counts as spent: it passes, whatever the limit has become since (a
+    resumed run).
 
     Args:
         allotted: Every allotment that this population's ledger ever admitted, closed runs included.
         new: The allotment asked for.
-        limit: The steward's epsilon for the population over all runs; None where there is none.
+        limit: The steward's epsilon for the population over all runs; None where there is none. Under a limit all runs
+            must be of one relation: otherwise no sum could be held against it.
 
     Raises:
         BudgetExceeded: With every reason at once.
     """
+    if new in allotted:
+        return
     problems: list[Problem] = []
     who = f"the ledger of {new.population!r}"
     strangers = sorted({old.population for old in allotted} - {new.population})
@@ -112,24 +144,47 @@ def admit(allotted: Sequence[Allotment], new: Allotment, limit: float | None) ->
         problems.append(Problem(who, "epsilon at least 0, delta in [0, 1) and counts at least 0",
                                 f"epsilon {new.epsilon}, delta {new.delta}",
                                 "Compute the allotment with the accountant"))  # fmt: skip
-    if any(old.run == new.run and old != new for old in allotted):
+    foreign = sorted({event.adjacency for event, _ in new.events} - {new.adjacency})
+    if foreign:
+        problems.append(Problem(who, f"events stated for {new.adjacency}", ", ".join(foreign),
+                                "Charge every mechanism for the run's own neighbouring relation"))  # fmt: skip
+    if any(old.run == new.run for old in allotted):
         problems.append(Problem(who, f"run {new.run!r} to keep its allotment",
                                 "another one under the same name", "Give the changed plan a new run"))  # fmt: skip
     if not problems:
-        earlier = [old for old in allotted if old.run != new.run]
-        epsilon, delta = _exact_sums([*earlier, new])
-        if limit is not None and (epsilon is None or epsilon > _exact(limit)):
-            before = spent(earlier)[0]
-            problems.append(Problem(
-                who, f"an epsilon of at most {limit:g} over all runs",
-                f"{before:g} already allotted and {new.epsilon:g} asked for by run {new.run!r}",
-                "Ask for less, or let the steward raise the limit",
-            ))  # fmt: skip
+        same = [old for old in allotted if old.relation == new.relation]
+        if limit is not None:
+            problems += _beyond(limit, same, {old.relation for old in allotted} - {new.relation}, new, who)
+        delta = _exact_sums([*same, new])[1]
         if delta >= 1:
             problems.append(Problem(who, "a total delta below 1", f"{float(delta):g}",
-                                    "Such a guarantee is empty"))  # fmt: skip
+                                    "Such a guarantee is empty: ask for a smaller privacy.delta"))  # fmt: skip
     if problems:
         raise BudgetExceeded(problems)
+
+
+def _beyond(
+    limit: float, same: Sequence[Allotment], others: Iterable[Relation], new: Allotment, who: str
+) -> Iterator[Problem]:
+    needs = f"an epsilon of at most {limit:g} over all runs"
+    named = ", ".join(sorted(map(str, others)))
+    unbounded = ", ".join(repr(old.run) for old in same if math.isinf(old.epsilon))
+    if named:
+        yield Problem(who, f"{needs}, which must be bounded alike", f"{named} before, {new.relation} in run {new.run!r}",
+                      "Bounds of different relations or adversaries do not add up: keep to one under a limit")  # fmt: skip
+    if math.isinf(new.epsilon):
+        yield Problem(who, needs, f"run {new.run!r}, which claims no bound (anyone can recompute a reproducible run's noise)",
+                      "Set run.reproducible = false: a ledger with a limit admits no such run")  # fmt: skip
+    elif unbounded:
+        yield Problem(who, needs, f"runs without any bound already admitted: {unbounded}",
+                      "No sum over them is bounded, so no limit can be kept: leave ledger.max_epsilon out")  # fmt: skip
+    elif not named:
+        epsilon = _exact_sums([*same, new])[0]
+        if epsilon is None or epsilon > _exact(limit):
+            before = _exact_sums(same)[0]
+            yield Problem(who, needs,
+                          f"{float(before or 0):g} already allotted and {new.epsilon:g} asked for by run {new.run!r}",
+                          "Ask for less, or let the steward raise it with `consilia ledger limit`")  # fmt: skip
 
 
 def admit_charge(allotment: Allotment, charged: Mapping[str, int], event: Event) -> None:

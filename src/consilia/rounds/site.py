@@ -5,6 +5,7 @@ only then hand the bytes over. A kill between any two steps leaves the ledger at
 """
 
 import logging
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -73,20 +74,22 @@ class Site:
         Raises:
             BudgetExceeded: If the population's budget does not cover the run's whole schedule.
         """
-        charge, terms = self._half.charge, self._half.terms
+        charge, terms, plan = self._half.charge, self._half.terms, self._half.plan
         if self._store is None or charge.round_event is None:
             return
         events = [(charge.round_event, terms.participations)]
         if charge.evaluation_event is not None and charge.evaluations:
             events.append((charge.evaluation_event, charge.evaluations))
-        bounds = [value for value in charge.epsilon.values() if value is not None]
+        # Noise that anyone can recompute bounds nothing: what such a run releases counts as unbounded.
+        bound = None if plan.run.reproducible else charge.epsilon[self._half.against]
         self._store.allot(
             Allotment(
-                self._run, self._half.population, tuple(events), max(bounds), self._half.plan.privacy.delta or 0.0
+                self._run, self._half.population, tuple(events), math.inf if bound is None else bound,
+                plan.privacy.delta or 0.0, self._half.adjacency, self._half.against,
             ),
             fingerprint=self._fingerprint,
-            limit=self._half.plan.ledger.max_epsilon,
-        )
+            limit=plan.ledger.max_epsilon,
+        )  # fmt: skip
         self._charges = dict(self._store.charged(self._run)).get(charge.round_event, 0)
 
     def handle(self, frame: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""A site's rows under a key of its own, so that the chain may show that they changed and nobody can test guesses of them."""
+"""Digests under a key of the site's own, so that the chain may show a change and nobody can test guesses against it."""
 
 import hmac
 import secrets
@@ -8,15 +8,36 @@ from sqlalchemy import Connection, insert, select
 from consilia.store.tables import site_key
 
 
-def keyed(connection: Connection, fingerprint: str) -> str:
-    """Return the fingerprint under the site's key: equal for equal rows.
+class SiteKey:
+    """The key in a site's file: 256 bits, made on first use.
 
     Guarantees:
-        The chain's head leaves the site as a witness. Were the plain digest in it, whoever knows all rows but one could test
-        guesses of that one against the head; without the key (256 bits, in the site's file, made on first use) nobody can.
+        The chain's head leaves the site as a witness. Were the plain digest of rows, or of a release that is noised later,
+        in it, whoever knows all but a part could test guesses of that part against the head; without the key nobody can.
     """
-    key = connection.execute(select(site_key.c.key)).scalar()
-    if key is None:
-        key = secrets.token_bytes(32)
-        connection.execute(insert(site_key).values(name="fingerprint", key=key))
-    return hmac.new(key, fingerprint.encode(), "sha256").hexdigest()
+
+    def __init__(self) -> None:
+        self._known: bytes | None = None
+
+    def digest(self, connection: Connection, value: str) -> str:
+        """Return a value under the key, in hex: equal for equal values. Makes the key where there is none."""
+        key = self._find(connection)
+        if key is None:
+            # Not kept in memory: the transaction that writes it may be undone.
+            key = secrets.token_bytes(32)
+            connection.execute(insert(site_key).values(name="fingerprint", key=key))
+        return _under(key, value)
+
+    def fits(self, connection: Connection, value: str, digest: object) -> bool:
+        """Say whether `digest` is that of `value`; never where the file has no key."""
+        key = self._find(connection)
+        return key is not None and digest == _under(key, value)
+
+    def _find(self, connection: Connection) -> bytes | None:
+        if self._known is None:
+            self._known = connection.execute(select(site_key.c.key)).scalar()
+        return self._known
+
+
+def _under(key: bytes, value: str) -> str:
+    return hmac.new(key, value.encode(), "sha256").hexdigest()

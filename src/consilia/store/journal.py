@@ -211,7 +211,8 @@ class Journal:
 
     def heads(self) -> dict[str, str]:
         """Return, per site, the newest chain head it reported: the `known` of `SiteStore.verify`."""
-        return {str(charge["site"]): str(charge["head"]) for charge in self.charges()}
+        # A site that was asked and said nothing since a resume has an empty one, which makes none known before unknown.
+        return {str(charge["site"]): str(charge["head"]) for charge in self.charges() if charge["head"]}
 
     def _require_running(self) -> None:
         if self._lock is None or self.status != "running":

@@ -9,13 +9,14 @@ Guarantees:
     Not covered: a disk that is rolled back as a whole. Compare with a head kept elsewhere (`verify`).
 """
 
+import math
 from dataclasses import dataclass
 from typing import Literal, cast
 
 from sqlalchemy import Connection
 
 from consilia.core.canonical import Json, digest_bytes
-from consilia.core.errors import StoreError
+from consilia.core.errors import PlanError, StoreError
 from consilia.dp import ledger
 from consilia.dp.chain import Kind
 from consilia.dp.event import Event
@@ -23,7 +24,6 @@ from consilia.dp.ledger import Allotment
 from consilia.store import kept
 from consilia.store.crash import crash_point
 from consilia.store.engine import reading, writing
-from consilia.store.fingerprint import keyed
 from consilia.store.kept import Sealed
 from consilia.store.ledger_view import LedgerView
 
@@ -64,7 +64,8 @@ class SiteStore(LedgerView):
         Args:
             allotment: The most the run may charge; counts as spent from now on.
             fingerprint: Of the data; recorded, under a key of this site's own, with each of the run's charges.
-            limit: The steward's epsilon for the population over all runs; None where there is none.
+            limit: The plan's limit for the population over all runs; None where it sets none. The smallest limit that
+                the ledger was given counts, unless the steward set another since (`set_limit`).
 
         Raises:
             BudgetExceeded: If it does not fit; nothing was written.
@@ -77,9 +78,10 @@ class SiteStore(LedgerView):
                     self._who, needs=f"run {allotment.run!r} to keep its population {known!r}",
                     got=repr(allotment.population), hint="Give the changed plan a new run",
                 )  # fmt: skip
-            fingerprint = keyed(connection, fingerprint)
+            fingerprint = self._key.digest(connection, fingerprint)
             standing = self._chains.refresh(connection, allotment.population)
-            ledger.admit([run.allotment for run in standing.runs.values()], allotment, limit)
+            allotted = [run.allotment for run in standing.runs.values()]
+            ledger.admit(allotted, allotment, standing.lowered(limit))
             head = standing.head
             if allotment.run not in standing.runs:
                 body: dict[str, Json] = {
@@ -90,6 +92,22 @@ class SiteStore(LedgerView):
                 head = self._chains.append(connection, standing.next(Kind.ALLOT, allotment.run, 0, body))
         self._fingerprints[allotment.run] = fingerprint
         return head
+
+    def set_limit(self, population: str, epsilon: float) -> str:
+        """Set the epsilon that a population is held to over all runs from now on; return the chain's head.
+
+        The steward's word: it may raise the limit, which no plan can. Runs admitted before go on.
+
+        Raises:
+            PlanError: If it is not a finite number above 0.
+            StoreError: If the ledger cannot be read, trusted or written.
+        """
+        if not 0 < epsilon < math.inf:
+            raise PlanError.of(f"the limit of population {population!r}", needs="a finite number above 0",
+                               got=f"{epsilon:g}", hint="Give the epsilon that all its runs may sum up to")  # fmt: skip
+        with self._lock, writing(self._engine, self._who, "ledger.limit") as connection:
+            standing = self._chains.refresh(connection, population)
+            return self._chains.append(connection, standing.next(Kind.LIMIT, "", 0, {"limit": epsilon}))
 
     def reserve(self, run: str, round: int, purpose: Purpose, event: Event, *, reuse_open: bool) -> Hold:
         """Charge one release before it is computed. The charge is on disk when this returns.
@@ -156,7 +174,7 @@ class SiteStore(LedgerView):
             body: dict[str, Json] = {
                 "reserve": held.index,
                 "purpose": purpose,
-                "release": release_digest,
+                "release": self._key.digest(connection, release_digest),
                 "model": model_digest,
             }
             entry = standing.next(Kind.COMMIT, held.run, held.round, body)
@@ -207,7 +225,8 @@ class SiteStore(LedgerView):
             if population is not None or position is not None:
                 commits = self._chains.refresh(connection, population).run(run).commits if population else {}
                 entry = commits.get(purpose)
-                if entry is None or (entry.index, entry.body["release"]) != (position, release_digest):
+                named = entry is not None and entry.index == position
+                if entry is None or not named or not self._key.fits(connection, release_digest, entry.body["release"]):
                     raise StoreError.of(
                         self._who, needs=f"a commit of the sealed release of run {run!r}, round {round}",
                         got="none in the chain", hint="Do not send it: restore the file from a copy",

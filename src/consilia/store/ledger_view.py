@@ -9,9 +9,10 @@ from consilia.core.errors import StoreError
 from consilia.dp import chain, ledger
 from consilia.dp.chain import Entry
 from consilia.dp.event import Event
-from consilia.dp.ledger import Allotment
+from consilia.dp.ledger import Allotment, Relation
 from consilia.store.chains import Chains
 from consilia.store.engine import open_engine, reading
+from consilia.store.fingerprint import SiteKey
 from consilia.store.tables import SITE_VERSION, site_header, site_metadata
 
 
@@ -27,6 +28,7 @@ class LedgerView:
             version=SITE_VERSION, name=site,
         )  # fmt: skip
         self._chains = Chains(self._who)
+        self._key = SiteKey()
         self._fingerprints: dict[str, str] = {}
         self._lock = threading.RLock()  # the fold is shared by this process's threads
 
@@ -70,9 +72,14 @@ class LedgerView:
         with self._lock, reading(self._engine, self._who) as connection:
             return [run.allotment for run in self._chains.refresh(connection, population).runs.values()]
 
-    def spent(self, population: str) -> tuple[float, float]:
-        """Return (epsilon, delta) summed over all runs admitted for a population."""
+    def spent(self, population: str) -> dict[Relation, tuple[float, float]]:
+        """Return (epsilon, delta) summed over all runs admitted for a population, one sum for each relation."""
         return ledger.spent(self.allotments(population))
+
+    def limit(self, population: str) -> float | None:
+        """Return the epsilon over all runs that this ledger holds a population to, or None."""
+        with self._lock, reading(self._engine, self._who) as connection:
+            return self._chains.refresh(connection, population).limit
 
     def entries(self, population: str) -> list[Entry]:
         """Return the whole chain of a population."""

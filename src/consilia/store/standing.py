@@ -45,12 +45,21 @@ class RunStanding:
 
 @dataclass
 class Standing:
-    """A population's chain up to `last`."""
+    """A population's chain up to `last`.
+
+    Attributes:
+        population: The steward's name for the people in the data.
+        last: The newest entry, or None for an empty chain.
+        runs: Every run that was admitted, in order.
+        events: Every event that was allotted, by digest.
+        limit: Epsilon over all runs: what the steward set last, lowered by each plan admitted since; None: no limit.
+    """
 
     population: str
     last: Entry | None = None
     runs: dict[str, RunStanding] = field(default_factory=dict)
     events: dict[str, Event] = field(default_factory=dict)
+    limit: float | None = None
 
     @property
     def head(self) -> str:
@@ -65,6 +74,10 @@ class Standing:
         """Say whether an entry is the one that comes after `last`."""
         index = 0 if self.last is None else self.last.index + 1
         return (entry.index, entry.previous, entry.population) == (index, self.head, self.population)
+
+    def lowered(self, limit: float | None) -> float | None:
+        """Return the limit that counts beside a plan's own: a plan can lower what is in force, never raise it."""
+        return min((known for known in (self.limit, limit) if known is not None), default=None)
 
     def run(self, name: str) -> RunStanding:
         """Return one run's part.
@@ -99,6 +112,7 @@ class Standing:
                 allotment = Allotment.from_json(cast("Mapping[str, Json]", body["allotment"]))
                 self.events.update((event.digest, event) for event, _ in allotment.events)
                 self.runs[entry.run] = RunStanding(allotment, str(body["fingerprint"]))
+                self.limit = self.lowered(cast("float | None", body["limit"]))
             case Kind.RESERVE:
                 run = self.runs[entry.run]
                 name = digest(body["event"])
@@ -110,3 +124,5 @@ class Standing:
                 run.commits[str(body["purpose"])] = entry
             case Kind.CLOSE:
                 self.runs[entry.run].closed = str(body["status"])
+            case Kind.LIMIT:
+                self.limit = float(cast("float", body["limit"]))

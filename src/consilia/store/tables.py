@@ -16,7 +16,7 @@ from sqlalchemy import (
     Text,
 )
 
-SITE_VERSION = 1
+SITE_VERSION = 2
 JOURNAL_VERSION = 1
 
 site_metadata = MetaData()
@@ -51,7 +51,7 @@ entries = Table(
 )
 Index("entries_by_run", entries.c.run)
 
-# One row: a key of the site's own. A digest of rows under it tells nobody else whether they guess the rows right.
+# One row: a key of the site's own. A digest under it tells nobody else whether they guess rows or releases right.
 site_key = Table(
     "site_key", site_metadata, Column("name", String(16), primary_key=True), Column("key", LargeBinary, nullable=False)
 )
@@ -64,7 +64,7 @@ sealed = Table(
     Column("purpose", String(16), primary_key=True),
     Column("round", BigInteger, nullable=False),
     Column("model_digest", String(64), nullable=False),
-    Column("release_digest", String(64), nullable=False),
+    Column("release_digest", String(64), nullable=False),  # plain: it stays here; the chain holds it under the key
     Column("position", BigInteger),  # None: a run without a charge
     Column("release", LargeBinary, nullable=False),
 )
