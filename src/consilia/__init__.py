@@ -11,7 +11,9 @@ The public names are below; anything else may change.
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from consilia.core.version import VERSION
+
+__version__ = VERSION
 
 __all__ = [
     "Plan", "RunPlan", "RunResult", "account", "calibrate", "check", "load", "resume", "run", "write_report",

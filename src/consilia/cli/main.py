@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from consilia import __version__
 from consilia.cli import (
     account,
     calibrate,
@@ -21,6 +20,7 @@ from consilia.cli import (
 )  # fmt: skip
 from consilia.cli.interruption import Interrupted
 from consilia.core.errors import ConsiliaError, PlanError, Problem
+from consilia.core.version import VERSION
 
 _EPILOG = (
     "Exit codes: 0 done, 2 plan or data cannot be used, 3 a privacy budget refuses, 4 protocol, 5 ledger or journal, "
@@ -34,7 +34,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"consilia {__version__}")
+        print(f"consilia {VERSION}")
         raise typer.Exit
 
 

@@ -4,12 +4,12 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from importlib import metadata
 
 import numpy as np
 
 from consilia.core.errors import PlanError, Problem
 from consilia.core.spec import Adjacency
+from consilia.core.version import VERSION
 from consilia.dp import pld
 from consilia.dp.event import Event
 from consilia.dp.gaussian import exact_epsilon
@@ -73,7 +73,7 @@ def _bound(composition: tuple[tuple[Event, int], ...], delta: float) -> Bound:
 
 @cache  # the version is read from a file: too slow for the display of every round
 def _own(accountant: str) -> str:
-    return f"{accountant} (Consilia {metadata.version('consilia')})"
+    return f"{accountant} (Consilia {VERSION})"
 
 
 def rdp_epsilon(composition: Composition, delta: float) -> float:

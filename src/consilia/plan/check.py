@@ -8,6 +8,7 @@ from consilia.core.canonical import Json, digest
 from consilia.core.errors import IllegalChain, PlanError, Problem
 from consilia.core.randomness import SharedSeed
 from consilia.core.spec import Segment, UpdateSpec
+from consilia.core.version import VERSION
 from consilia.pipeline.chain import build, learner_spec
 from consilia.plan.accounting import calibrate, charges
 from consilia.plan.census import cohort_problems, registered
@@ -127,6 +128,7 @@ def _digest(
     value: dict[str, Any] = dict(canonical(plan))  # type: ignore[arg-type]
     value["data"] = {key: _base(item) if key.endswith("path") else item for key, item in value["data"].items()}
     agreed: dict[str, Json] = {
+        "version": VERSION,  # another version may draw another schedule or other weights from the same seed
         "plan": value,
         "counts": {terms.name: terms.count for terms in sites},
         "noise_multiplier": z,

@@ -3,9 +3,9 @@
 import math
 from typing import TypedDict
 
-from consilia import __version__
 from consilia.core.canonical import Json
 from consilia.core.update import ProtocolMessage, Release
+from consilia.core.version import VERSION
 from consilia.core.wire import encode
 from consilia.plan.run_plan import ADVERSARIES, RunPlan
 
@@ -77,7 +77,7 @@ def facts(plan: RunPlan) -> Facts:
     config = plan.plan
     privacy, training = config.privacy, config.training
     return {
-        "version": __version__,
+        "version": VERSION,
         "digest": plan.digest,
         "unit": privacy.unit,
         "adjacency": str(plan.adjacency),

@@ -1,9 +1,9 @@
 """What a run comes to: the numbers printed at its end and kept beside the model."""
 
 from collections.abc import Mapping
-from importlib import metadata
 
 from consilia.core.canonical import Json
+from consilia.core.version import VERSION
 from consilia.plan.run_plan import ADVERSARIES, RunPlan
 from consilia.rounds.records import RoundRecord
 from consilia.rounds.state import TrainingState
@@ -62,7 +62,7 @@ def summary(
         "warnings": list(plan.warnings),
         "ledger_heads": dict(heads),
         "plan_digest": plan.digest,
-        "software": f"Consilia {metadata.version('consilia')}",
+        "software": f"Consilia {VERSION}",
     }
 
 

@@ -17,6 +17,7 @@ import torch
 from consilia.core.canonical import Json
 from consilia.core.errors import PlanError, StoreError
 from consilia.core.update import Vector
+from consilia.core.version import VERSION
 from consilia.plan import load as plans
 from consilia.plan.facts import facts
 from consilia.plan.schema import Plan
@@ -106,8 +107,10 @@ def go_on(folder: Path, on_round: OnRound | None) -> RunResult:
             return RunResult(journal.result, journal.records(), model, folder)
         prepared = prepare(plan, Path(agreed["data_folder"]))
         if prepared.run_plan.digest != journal.digest:
-            raise PlanError.of("the run", needs=f"the plan and data it began with ({journal.digest[:12]})",
-                               got=prepared.run_plan.digest[:12], hint="Restore them, or start a new run")  # fmt: skip
+            began = f"{journal.digest[:12]}, Consilia {agreed['facts']['version']}"
+            raise PlanError.of("the run", needs=f"the plan, data and version it began with ({began})",
+                               got=f"{prepared.run_plan.digest[:12]}, Consilia {VERSION}",
+                               hint="Restore them, or start a new run")  # fmt: skip
         pin(plan)
         with Simulation(prepared, run=journal.run, home=Path(agreed["home"])) as simulation:
             simulation.compare(journal.heads())
