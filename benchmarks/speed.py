@@ -51,7 +51,7 @@ def machine() -> Json:
         "processor": models[0] if models else platform.processor(),
         "cores": os.cpu_count(),
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
-        "system": f"{platform.system()} {platform.release()}",
+        "system": platform.system(),
         "load_average": [round(load, 2) for load in os.getloadavg()],
         "instructions": torch.backends.cpu.get_cpu_capability(),
     }

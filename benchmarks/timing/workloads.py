@@ -21,9 +21,11 @@ seed = 7
 [data]
 source = "npz"
 path = "{name}.npz"
+classes = {classes}
 split = "hash"
 test_fraction = 0.0
 [sites]
+population = "nobody"
 partition = "iid"
 count = {sites}
 {counts}
@@ -76,14 +78,13 @@ class Workload:
             rng = np.random.default_rng(3)
             count = self.sites * ROWS
             labels = rng.integers(0, self.classes, count)
-            labels[: self.classes] = np.arange(self.classes)  # the reader takes the classes from the labels
             np.savez(
                 rows,
                 x_train=rng.integers(0, 256, (count, *self.image), dtype=np.uint8), y_train=labels,
                 x_test=np.empty((0, *self.image), np.uint8), y_test=np.empty(0, np.int64),
             )  # fmt: skip
         text = _PLAN.format(
-            name=self.name, sites=self.sites, model=self.model, rounds=rounds, rate=RATE, cohort=self.cohort, batch=BATCH,
+            classes=[str(number) for number in range(self.classes)], name=self.name, sites=self.sites, model=self.model, rounds=rounds, rate=RATE, cohort=self.cohort, batch=BATCH,
             counts='counts = "public"' if self.private else "", training="", privacy=_RECORD if self.private else "",
         )  # fmt: skip
         place = folder / f"{self.name}.toml"
