@@ -129,7 +129,7 @@ def test_hidden_is_written_and_never_blank(make_document: Make) -> None:
 def test_a_run_in_any_state_has_a_page(make_document: Make, finished: bool) -> None:
     document = make_document(finished=finished)
     text = words(render(document))
-    assert ("done" if finished else "running") in text
+    assert ("done" if finished else "not finished: running now, or cut off and to be resumed") in text
     begun = replace(document, records=[], result=None)
     assert "No round has been evaluated yet." in words(render(begun))
     first = replace(document, records=document.records[:1], result=None)

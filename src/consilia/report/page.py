@@ -10,7 +10,10 @@ from consilia.report.document import Document, read
 from consilia.report.markup import join, tag, trusted
 
 REPORT = "report.html"
-_STATUS = {"running": "running", "done": "done", "stopped": "stopped early", "failed": "failed"}
+_STATUS = {
+    "running": "not finished: running now, or cut off and to be resumed",  # a killed process leaves no word
+    "done": "done", "stopped": "stopped early", "failed": "failed",
+}  # fmt: skip
 
 
 def write_report(folder: Path) -> Path:
