@@ -228,7 +228,9 @@ class EvaluationSection(_Section):
 class LedgerSection(_Section):
     """The site's lifetime budget for its population, over all runs."""
 
-    max_epsilon: Positive | None = Field(None, description="Refuse a run that would pass it; lowers the ledgers' own limit for good.")
+    max_epsilon: Positive | None = Field(
+        None, description="Refuse a run that would pass it; lowers the ledgers' own limit for good."
+    )
 
 
 class Plan(_Section):
