@@ -32,7 +32,8 @@ def budget_checks(folder: Path, rounds: int) -> dict[str, Json]:
         rounds: How many rounds' checks are taken in turn, a multiple of 40; charges grow by one each time, as in a run.
     """
     prepared = prepare(LEDGER.plan(folder, rounds), folder)
-    with Simulation(prepared, run="run", home=folder) as simulation:  # it admits the run to each site's ledger
+    with Simulation(prepared, run="run", home=folder) as simulation:
+        simulation.admit()
         site = next(iter(simulation.sites))
     run_plan = prepared.run_plan
     with SiteStore.open(folder / "sites" / f"{site}.sqlite", site) as store:

@@ -154,6 +154,7 @@ class Lab:
         made = prepare(plan, Path.cwd())
         self.prepared: Prepared = replace(made, rows={**made.rows, **(rows or {})})
         self.simulation = Simulation(self.prepared, run=run, home=self.home)
+        self.simulation.admit()
         try:
             path = folder / f"{run}.sqlite"
             if resume:

@@ -88,6 +88,7 @@ class Bench:
     def __init__(self, plan: Plan, folder: Path, tamper: Tamper | None = None, run: str = "bench") -> None:
         self.prepared = prepare(plan, Path.cwd())
         self.simulation = Simulation(self.prepared, run=run, home=folder)
+        self.simulation.admit()
         state = TrainingState(self.prepared.initial, moments=server_optimizer(plan).init(self.prepared.initial.size))
         self.journal = Journal.create(
             folder / f"{run}.sqlite",

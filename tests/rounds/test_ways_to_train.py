@@ -7,7 +7,7 @@ import pytest
 from tests.rounds.bench import FEDAVG, FEDSGD, RECORD, SITE, heart
 
 import consilia
-from consilia.core.errors import BudgetExceeded, StoreError
+from consilia.core.errors import BudgetExceeded, PlanError, StoreError
 
 NONE = 'unit = "none"'
 POISSON = 'algorithm = "fedavg"\nbatch = "poisson"\nsampling_rate = 0.2\nlocal_steps = 3\nlearning_rate = 0.3'
@@ -70,6 +70,18 @@ def test_fedbn_keeps_norm_layers_at_the_site(tmp_path: Path) -> None:
         sizes[local] = consilia.run(plan.model_copy(update={"model": model}), out=tmp_path / local).model.size
     # 8 weights and 8 biases of the norm layer, and its two running statistics of 8, stay at the sites.
     assert sizes["none"] - sizes["norm"] == 4 * 8
+
+
+def test_a_run_of_another_version_is_not_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(_record: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        consilia.run(heart(rounds=3), out=tmp_path / "run", on_round=stop)
+    for module in ("plan.check", "transport.session"):
+        monkeypatch.setattr(f"consilia.{module}.VERSION", "99.0")
+    with pytest.raises(PlanError, match=r"plan, data and version it began with .*Consilia 0.*got .*Consilia 99.0"):
+        consilia.resume(tmp_path / "run")
 
 
 def test_a_second_run_needs_another_folder_and_a_finished_one_is_only_read(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """`consilia export`: the model and its card, for use elsewhere."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -28,7 +29,7 @@ def export(
     folder = out if out is not None else run / "export"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        model = _safetensors(run, folder) if format == "safetensors" else _onnx(run, folder)
+        model = (_safetensors if format == "safetensors" else _onnx)(run, folder, document.result)
         card = folder / "MODEL_CARD.md"
         card.write_text(model_card(document, model.name), encoding="utf-8")
     except OSError as error:
@@ -40,19 +41,19 @@ def export(
         print(f"{model}\n{card}")
 
 
-def _safetensors(run: Path, folder: Path) -> Path:
+def _safetensors(run: Path, folder: Path, result: Mapping[str, Any]) -> Path:
     from safetensors.numpy import save_file
 
-    from consilia.cli.weights import read_weights
+    from consilia.rounds.weights import result_parameters
 
     path = folder / "model.safetensors"
-    save_file(read_weights(run), path)
+    save_file(result_parameters(run, result), path)
     return path
 
 
-def _onnx(run: Path, folder: Path) -> Path:
+def _onnx(run: Path, folder: Path, result: Mapping[str, Any]) -> Path:
     from consilia.cli.onnx import write_onnx
 
     path = folder / "model.onnx"
-    write_onnx(run, path)
+    write_onnx(run, path, result)
     return path

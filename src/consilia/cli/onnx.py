@@ -5,13 +5,15 @@ import io
 import json
 import logging
 import warnings
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from consilia.core.errors import PlanError
 
 
-def write_onnx(run: Path, path: Path) -> None:
+def write_onnx(run: Path, path: Path, result: Mapping[str, Any]) -> None:
     """Build the model as the run did, load its weights and write it with a free batch dimension.
 
     Raises:
@@ -23,9 +25,9 @@ def write_onnx(run: Path, path: Path) -> None:
         raise PlanError.of("export to ONNX", needs="the packages onnx and onnxscript", got=f"no {' and no '.join(missing)}",
                            hint="Install them: pip install 'consilia[onnx]', or export safetensors")  # fmt: skip
     import torch
-    from safetensors.numpy import load_file
 
     from consilia.plan import load as plans
+    from consilia.rounds.weights import result_vector
     from consilia.store.journal import Journal
     from consilia.transport.simulation import prepare
 
@@ -36,7 +38,7 @@ def write_onnx(run: Path, path: Path) -> None:
         raise PlanError.of("export to ONNX", needs="a whole model", got=f"layers kept at the sites ({plan.model.local_layers})",
                            hint="Export safetensors, the shared part")  # fmt: skip
     prepared = prepare(plan, Path(agreed["data_folder"]))
-    prepared.model.set(load_file(run / "model.safetensors")["vector"])
+    prepared.model.set(result_vector(run, result))
     module = prepared.model.module.eval()
     example = torch.zeros(2, *next(iter(prepared.rows.values())).train.input_shape)
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it misses packages that no model here needs

@@ -71,5 +71,6 @@ def _variance(value: object) -> tuple[str, ...]:
 
 def _work(summary: Mapping[str, Any]) -> str:
     moved = f"{size(summary['bytes_up'])} up, {size(summary['bytes_down'])} down"
-    stopped = f"  stopped: {summary['reason']}" if summary.get("reason") else ""
-    return f"{summary['rounds']} rounds  {moved}  {duration(summary['seconds'])}{stopped}"
+    stopped = f"  {summary['status']}: {summary['reason']}" if summary.get("reason") else ""
+    skipped = f" ({summary['skipped']} skipped)" if summary.get("skipped") else ""
+    return f"{summary['rounds']} rounds{skipped}  {moved}  {duration(summary['seconds'])}{stopped}"

@@ -33,6 +33,8 @@ def run(
         from consilia.report.document import read
 
         show(summary, read(result.folder).facts)
+    if summary["status"] == "failed":
+        raise typer.Exit(4)
 
 
 def _require(plan: Path | None, out: Path | None, overrides: list[str], resume: Path | None) -> None:

@@ -9,6 +9,7 @@ from consilia.aggregate.admission import Gate
 from consilia.aggregate.optimizer import ServerOptimizer
 from consilia.aggregate.rule import WeightedMean
 from consilia.core.canonical import Json, digest_bytes
+from consilia.core.errors import ProtocolError
 from consilia.core.update import ProtocolMessage, Vector
 from consilia.core.wire import decode, encode, pack_vector
 from consilia.pipeline.chain import Chain
@@ -25,6 +26,8 @@ from consilia.rounds.spending import Spending
 from consilia.rounds.state import TrainingState, to_bytes
 from consilia.store.crash import crash_point
 from consilia.store.journal import Journal
+
+PATIENCE = 5  # rounds in a row that may fail to count before the run ends itself
 
 OnRound = Callable[[dict[str, Json]], None]
 
@@ -59,6 +62,7 @@ class Coordinator:
         self._weights = {terms.name: terms.weight for terms in plan.sites}
         self._names = [terms.name for terms in plan.sites]
         self._heads: dict[str, str] = {}
+        self._idle = 0
         self._limits = {terms.name: terms.participations for terms in plan.sites}
         self._spending = Spending(plan)
         self._charged = any(charge.round_event is not None for charge in plan.charges.values())
@@ -81,7 +85,22 @@ class Coordinator:
             crash_point("coordinator.after_commit")
             if on_round is not None:
                 on_round(record.to_json())
+            self._give_up_if_idle(record)
         return state
+
+    def _give_up_if_idle(self, record: RoundRecord) -> None:
+        """End a run that only burns its schedule; it can be resumed once the cause is gone.
+
+        Raises:
+            ProtocolError: If the last rounds that asked anybody all failed to count.
+        """
+        if record.asked:
+            self._idle = self._idle + 1 if record.status == "skipped" else 0
+        if self._idle >= PATIENCE and record.round < len(self._plan.schedule):
+            reasons = sorted(set(record.dropped.values())) or [record.reason or "unknown"]
+            raise ProtocolError.of("the run", needs=f"a round that counts among {PATIENCE} in a row",
+                                   got=f"none up to round {record.round} ({'; '.join(reasons[:3])})",
+                                   hint="Mend the cause, then resume: the rounds that are left are kept")  # fmt: skip
 
     def evaluate_result(self) -> tuple[Vector, RoundRecord]:
         """Return the model that the plan keeps, scored once more where the plan lets metrics leave."""
@@ -129,6 +148,7 @@ class Coordinator:
         else:
             self._step(gate, record)
         state.round = number
+        state.skipped += record.status == "skipped"
         record.epsilon_spent = self._spending.epsilon(state.charges, state.evaluations)
         if record.status == "counted" and number % self._config.evaluation.every == 0:
             self._before_scoring(record)

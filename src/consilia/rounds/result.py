@@ -55,6 +55,7 @@ def summary(
         "accountant": binding_accountant(plan),
         "noise_multiplier": plan.noise_multiplier,
         "rounds": state.round,
+        "skipped": state.skipped,
         "bytes_up": state.bytes_up,
         "bytes_down": state.bytes_down,
         "seconds": state.seconds,

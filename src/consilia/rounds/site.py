@@ -68,29 +68,41 @@ class Site:
         self._digest = digest
         self._charges = 0
 
+    def require_room(self) -> None:
+        """Check that the site's ledger would admit the run, and write nothing.
+
+        Raises:
+            BudgetExceeded: If the population's budget does not cover the run's whole schedule.
+        """
+        allotment = self._allotment()
+        if self._store is not None and allotment is not None:
+            self._store.require_room(allotment, limit=self._half.plan.ledger.max_epsilon)
+
     def open(self) -> None:
         """Admit the run to the site's ledger before anything starts.
 
         Raises:
             BudgetExceeded: If the population's budget does not cover the run's whole schedule.
         """
+        allotment = self._allotment()
+        if self._store is not None and allotment is not None:
+            self._store.allot(allotment, fingerprint=self._fingerprint, limit=self._half.plan.ledger.max_epsilon)
+            charged = self._store.charged(self._run)
+            self._charges = sum(count for event, count in charged if event == self._half.charge.round_event)
+
+    def _allotment(self) -> Allotment | None:
         charge, terms, plan = self._half.charge, self._half.terms, self._half.plan
-        if self._store is None or charge.round_event is None:
-            return
+        if charge.round_event is None:
+            return None
         events = [(charge.round_event, terms.participations)]
         if charge.evaluation_event is not None and charge.evaluations:
             events.append((charge.evaluation_event, charge.evaluations))
         # Noise that anyone can recompute bounds nothing: what such a run releases counts as unbounded.
         bound = None if plan.run.reproducible else charge.epsilon[self._half.against]
-        self._store.allot(
-            Allotment(
-                self._run, self._half.population, tuple(events), math.inf if bound is None else bound,
-                plan.privacy.delta or 0.0, self._half.adjacency, self._half.against,
-            ),
-            fingerprint=self._fingerprint,
-            limit=plan.ledger.max_epsilon,
+        return Allotment(
+            self._run, self._half.population, tuple(events), math.inf if bound is None else bound,
+            plan.privacy.delta or 0.0, self._half.adjacency, self._half.against,
         )  # fmt: skip
-        self._charges = dict(self._store.charged(self._run)).get(charge.round_event, 0)
 
     def handle(self, frame: bytes) -> bytes:
         """Answer one task. Never raises for what a message or the rows cause: of a fault only its class leaves the site."""

@@ -31,6 +31,7 @@ class TrainingState:
         bytes_up, bytes_down, seconds: Totals.
         pending: Record of a round whose model is written down but not yet scored, or None (noise at the server).
         stopped: Why training ended before the last round, or None.
+        skipped: Rounds that did not count.
     """
 
     model: Vector
@@ -51,11 +52,12 @@ class TrainingState:
     seconds: float = 0.0
     pending: dict[str, Json] | None = None
     stopped: str | None = None
+    skipped: int = 0
 
 
 _PLAIN = (
     "round", "counted", "charges", "evaluations", "tail_count", "best_score", "best_round", "stale", "bytes_up",
-    "bytes_down", "seconds", "pending", "stopped",
+    "bytes_down", "seconds", "pending", "stopped", "skipped",
 )  # fmt: skip
 
 

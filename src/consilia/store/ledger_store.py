@@ -93,6 +93,17 @@ class SiteStore(LedgerView):
         self._fingerprints[allotment.run] = fingerprint
         return head
 
+    def require_room(self, allotment: Allotment, *, limit: float | None) -> None:
+        """Raise what `allot` would, and write nothing: a run is admitted at all its sites or at none.
+
+        Raises:
+            BudgetExceeded: If it does not fit.
+            StoreError: If the ledger cannot be read or trusted.
+        """
+        with self._lock, reading(self._engine, self._who) as connection:
+            standing = self._chains.refresh(connection, allotment.population)
+            ledger.admit([run.allotment for run in standing.runs.values()], allotment, standing.lowered(limit))
+
     def set_limit(self, population: str, epsilon: float) -> str:
         """Set the epsilon that a population is held to over all runs from now on; return the chain's head.
 
@@ -214,7 +225,8 @@ class SiteStore(LedgerView):
         """Return the release sealed for this round, byte for byte, or None.
 
         Raises:
-            StoreError: If the bytes are not those that the chain's commit names.
+            StoreError: If the bytes are not those that the chain's commit names, or the run was closed and its last
+                update is asked for again: under noise at the server a second sum of the same answers is a second release.
         """
         with self._lock, reading(self._engine, self._who) as connection:
             found = kept.get_sealed(connection, self._who, run=run, purpose=purpose, round=round)
@@ -223,8 +235,13 @@ class SiteStore(LedgerView):
             release, release_digest, position = found
             population = self._chains.population(connection, run)
             if population is not None or position is not None:
-                commits = self._chains.refresh(connection, population).run(run).commits if population else {}
-                entry = commits.get(purpose)
+                state = self._chains.refresh(connection, population).run(run) if population else None
+                if state is not None and state.closed is not None and purpose == "update":
+                    raise StoreError.of(
+                        self._who, needs=f"run {run!r} to be open", got=f"one closed as {state.closed!r}",
+                        hint="It ended elsewhere: this folder is a copy, or was restored; start a new run",
+                    )  # fmt: skip
+                entry = state.commits.get(purpose) if state is not None else None
                 named = entry is not None and entry.index == position
                 if entry is None or not named or not self._key.fits(connection, release_digest, entry.body["release"]):
                     raise StoreError.of(

@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors
-import safetensors.numpy
 import torch
 
-from consilia.core.canonical import Json
+from consilia.core.canonical import Json, digest_bytes
 from consilia.core.errors import PlanError, StoreError
 from consilia.core.update import Vector
 from consilia.core.version import VERSION
@@ -24,11 +22,12 @@ from consilia.plan.schema import Plan
 from consilia.rounds.coordinator import Coordinator, server_optimizer
 from consilia.rounds.result import summary
 from consilia.rounds.state import TrainingState, from_bytes, to_bytes
+from consilia.rounds.weights import DIGEST, MODEL, result_vector, to_file
 from consilia.store.journal import Journal, Status
 from consilia.transport.simulation import Prepared, Simulation, entropy_of, prepare
 
 OnRound = Callable[[dict[str, Json]], None]
-JOURNAL, RESULT, MODEL = "journal.sqlite", "result.json", "model.safetensors"
+JOURNAL, RESULT = "journal.sqlite", "result.json"
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,8 @@ def begin(plan: Plan, *, data_folder: Path, home: Path, out: Path | None, on_rou
     except OSError as error:
         raise StoreError.of(f"run folder {folder}", needs="a folder it may write", got=type(error).__name__,
                             hint="Name another with --out") from None  # fmt: skip
-    # The ledgers admit the run before its journal exists: a refused run leaves no folder that looks like one.
+    # Every ledger is asked first, then the journal begins, then the ledgers admit the run: one that is refused leaves no
+    # folder that looks like a run, and one that cannot begin spends nothing.
     with Simulation(prepared, run=run, home=home) as simulation:
         agreed = json.dumps(
             {
@@ -82,6 +82,7 @@ def begin(plan: Plan, *, data_folder: Path, home: Path, out: Path | None, on_rou
         with Journal.create(
             folder / JOURNAL, run=run, plan_json=agreed, digest=prepared.run_plan.digest, state=to_bytes(state)
         ) as journal:
+            simulation.admit()
             return _train(prepared, simulation, journal, state, folder, on_round)
 
 
@@ -103,8 +104,7 @@ def go_on(folder: Path, on_round: OnRound | None) -> RunResult:
         agreed = json.loads(journal.plan_json)
         plan = plans.from_json(agreed["plan"])
         if journal.result is not None:
-            model = safetensors.numpy.load_file(folder / MODEL)["vector"]
-            return RunResult(journal.result, journal.records(), model, folder)
+            return RunResult(journal.result, journal.records(), result_vector(folder, journal.result), folder)
         prepared = prepare(plan, Path(agreed["data_folder"]))
         if prepared.run_plan.digest != journal.digest:
             began = f"{journal.digest[:12]}, Consilia {agreed['facts']['version']}"
@@ -114,6 +114,7 @@ def go_on(folder: Path, on_round: OnRound | None) -> RunResult:
         pin(plan)
         with Simulation(prepared, run=journal.run, home=Path(agreed["home"])) as simulation:
             simulation.compare(journal.heads())
+            simulation.admit()
             return _train(prepared, simulation, journal, from_bytes(journal.state), folder, on_round)
 
 
@@ -140,17 +141,14 @@ def _train(
     coordinator.train(on_round)
     model, final = coordinator.evaluate_result()
     status: Status = "stopped" if state.stopped else "done"
+    if state.skipped == state.round:
+        status, state.stopped = "failed", "no round counted: the model is the one it began with"
     heads = coordinator.close(status)
     result = summary(plan, state, final, run=journal.run, status=status, heads=heads)
-    segments = {}
-    start = 0
-    for segment in prepared.model.segments:
-        segments[segment.name] = model[start : start + segment.size].reshape(segment.shape)
-        start += segment.size
+    saved = to_file(model, prepared.model.segments)
+    result[DIGEST] = digest_bytes(saved)
     # Model before journal: a journal that says "done" never lacks its model.
-    _write(
-        folder / MODEL, safetensors.numpy.save({"vector": model, **{f"parameter.{k}": v for k, v in segments.items()}})
-    )
+    _write(folder / MODEL, saved)
     _write(folder / RESULT, json.dumps(result, indent=2).encode())
     journal.finish(status, state.stopped, result)
     return RunResult(result, journal.records(), model, folder)
@@ -159,8 +157,12 @@ def _train(
 def _write(path: Path, data: bytes) -> None:
     # Written aside, flushed, then renamed: a kill leaves the old file or the new one, never half.
     aside = path.with_suffix(path.suffix + ".part")
-    with aside.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
+    try:
+        with aside.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    except OSError as error:
+        raise StoreError.of(f"file {path}", needs="room and permission to be written", got=error.strerror or "an error",
+                            hint="Make room or change the permissions, then resume; every round is safe") from None  # fmt: skip

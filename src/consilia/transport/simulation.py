@@ -145,12 +145,23 @@ class Simulation:
                     half, run=run, learner=learner, chain=chain, payload_dim=prepared.model.dim * (2 if scaffold else 1),
                     store=store, entropy=entropy, fingerprint=rows.train.fingerprint() if store else "", digest=digest,
                 )  # fmt: skip
-                site.open()
                 self.sites[terms.name] = site
+            # All are asked before any books: a run that one ledger refuses costs the others nothing.
+            for site in self.sites.values():
+                site.require_room()
         except BaseException:
             self.close()
             raise
         self.transport = InProcess({name: site.handle for name, site in self.sites.items()}, time.monotonic)
+
+    def admit(self) -> None:
+        """Admit the run to every site's ledger; all were asked before the first one writes.
+
+        Raises:
+            BudgetExceeded: If another run took a site's budget in between.
+        """
+        for site in self.sites.values():
+            site.open()
 
     def compare(self, heads: Mapping[str, str]) -> None:
         """Check each site's ledger against the head that the coordinator last saw of it.
