@@ -1,6 +1,8 @@
 """How commands end when something is wrong: one document or readable blocks, the right exit code, never a traceback."""
 
 import os
+import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
@@ -117,3 +119,45 @@ def test_reader_that_goes_away(tmp_path: Path) -> None:
     finally:
         os.close(writing)
     assert (done.returncode, done.stderr) == (1, "")
+
+
+DAMAGE = [
+    ("run", "result", "garbage"), ("run", "result", "{}"), ("run", "plan", "[" * 100_000),
+    ("run", "plan", '{"plan": {}, "facts": {"sites": [], "rounds": 3}, "data_folder": ".", "home": "."}'),
+    ("records", "record", "garbage"), ("records", "record", "{}"), ("records", "record", '{"round": "x", "status": []}'),
+    ("records", "charges", "[{}]"), ("entries", "body", "garbage"), ("entries", "body", "[" * 100_000),
+    ("entries", "kind", b"\xff"), ("entries", "round", "x"),
+]  # fmt: skip
+
+
+def test_damaged_stores_end_every_command_with_one_error(call: Call, heart: str) -> None:
+    short = ("--set", "training.rounds=2")
+    assert call("run", heart, *short, "--out", "whole", "--json").code == 0
+    for table, column, value in DAMAGE:
+        copy, home = Path("copy"), Path(".consilia")
+        for folder in (copy, Path("kept")):
+            shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree("whole", copy)
+        shutil.copytree(home, "kept")
+        path = next((home / "sites").glob("*.sqlite")) if table == "entries" else copy / "journal.sqlite"
+        with sqlite3.connect(path) as connection:
+            connection.execute(f"UPDATE {table} SET {column} = ?", (value,))
+            if column == "charges":  # only a run that goes on reads them
+                connection.execute("UPDATE run SET status = 'running', result = NULL")
+        connection.close()
+        commands = (
+            (("ledger", "show"), ("ledger", "verify"))
+            if table == "entries"
+            else (("report", "copy"), ("export", "copy"), ("run", "--resume", "copy"))
+        )
+        codes = []
+        for command in commands:
+            outcome = call(*command, "--json")
+            codes.append(outcome.code)
+            assert outcome.code in (0, 5), (table, column, command)
+            assert "Traceback" not in outcome.err
+            if outcome.code:
+                assert outcome.problems, (table, column, command)
+        assert 5 in codes, (table, column)
+        shutil.rmtree(home)
+        shutil.move("kept", home)

@@ -16,7 +16,16 @@ def test_no_folder_and_no_journal(tmp_path: Path) -> None:
         read(tmp_path)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"plan": {}}'])
+NESTED = "[" * 100_000
+PLACES = '"data_folder": ".", "home": "."'
+TEXTS = [
+    "", "[]", "{}", '{"plan": {}}', NESTED, f'{{"plan": 5, "facts": {{"sites": [], "rounds": 1}}, {PLACES}}}',
+    f'{{"plan": {{}}, "facts": {{}}, {PLACES}}}', f'{{"plan": {{}}, "facts": 5, {PLACES}}}',
+    f'{{"plan": {{}}, "facts": {{"sites": [1], "rounds": 1}}, {PLACES}}}', '{"plan": {}, "facts": {"sites": [], "rounds": 1}}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", TEXTS)
 def test_a_journal_of_another_version(tmp_path: Path, text: str) -> None:
     Journal.create(tmp_path / "journal.sqlite", run="r", plan_json=text, digest="d", state=b"s").close()
     with pytest.raises(StoreError, match="another version of Consilia"):

@@ -1,6 +1,8 @@
 """A ledger that was changed on disk is found out: by its chain, by the hash beside an entry, or by a head kept elsewhere."""
 
+import contextlib
 import json
+import random
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -197,3 +199,65 @@ def test_a_changed_model_in_the_journal_is_found(tmp_path: Path) -> None:
     connection.close()
     with pytest.raises(StoreError, match="got other bytes"):
         Journal.open(path)
+
+
+NESTED = "[" * 100_000
+OTHER_VALUES = [
+    ("run", "result", "garbage"), ("run", "result", "5"), ("run", "result", NESTED), ("run", "run", b"\xff"),
+    ("run", "plan", b"\xff"), ("run", "status", "garbage"),
+    ("run", "round", "garbage"), ("state", "state", "garbage"), ("state", "digest", b"\xff"),
+    ("records", "record", "garbage"), ("records", "record", "[]"), ("records", "record", NESTED),
+    ("records", "record", b"\xff"), ("records", "charges", "garbage"), ("records", "charges", "[{}]"),
+    ("records", "charges", "{}"), ("records", "charges", NESTED), ("records", "charges", '[{"site": "A", "head": 5}]'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("table", "column", "value"), OTHER_VALUES)
+def test_a_journal_of_other_values_is_one_error(tmp_path: Path, table: str, column: str, value: object) -> None:
+    path = tmp_path / "j.sqlite"
+    with Journal.create(path, run="r", plan_json="{}", digest="d", state=b"s") as journal:
+        journal.commit_round(1, state=b"t", record={"round": 1}, charges=[{"site": "A", "head": "h"}])
+        journal.finish("done", None, {})
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"UPDATE {table} SET {column} = ?", (value,))  # noqa: S608
+    connection.close()
+    with pytest.raises(StoreError) as caught, Journal.open(path, read_only=True) as journal:
+        journal.records()
+        journal.heads()
+    assert len(caught.value.problems) == 1
+
+
+def _flips(path: Path, seed: int) -> Iterator[bytes]:
+    whole, rng = path.read_bytes(), random.Random(seed)
+    for _ in range(150):
+        damaged = bytearray(whole)
+        for _ in range(rng.choice((1, 8, 60))):
+            place = rng.randrange(rng.choice((200, len(damaged))))  # the header and what follows it, or anywhere
+            damaged[place] ^= 1 << rng.randrange(8)
+        yield bytes(damaged)
+
+
+def test_flipped_bits_of_a_ledger_are_an_error_or_harmless(path: Path, tmp_path: Path) -> None:
+    for number, damaged in enumerate(_flips(path, 1)):
+        copy = tmp_path / f"{number}.sqlite"
+        copy.write_bytes(damaged)
+        with contextlib.suppress(StoreError), SiteStore.open(copy, "A") as store:
+            for population in store.populations():
+                store.verify(population)
+                store.spent(population)
+                store.limit(population)
+
+
+def test_flipped_bits_of_a_journal_are_an_error_or_harmless(tmp_path: Path) -> None:
+    path = tmp_path / "j.sqlite"
+    with Journal.create(path, run="r", plan_json='{"plan": {}}', digest="d", state=b"state" * 9) as journal:
+        for round in (1, 2, 3):
+            journal.commit_round(
+                round, state=b"t" * 20, record={"round": round}, charges=[{"site": "A", "head": "h" * 64}]
+            )
+    for number, damaged in enumerate(_flips(path, 2)):
+        copy = tmp_path / f"{number}.sqlite"
+        copy.write_bytes(damaged)
+        with contextlib.suppress(StoreError), Journal.open(copy) as journal:
+            journal.records()
+            journal.heads()

@@ -19,19 +19,21 @@ def export(
 ) -> None:
     """Write the model and a model card (MODEL_CARD.md) of a finished run."""
     from consilia.core.errors import StoreError
-    from consilia.report.document import read
+    from consilia.report.document import legible, read
     from consilia.report.model_card import model_card
 
     document = read(run)
     if document.result is None:
         raise StoreError.of(f"run {run}", needs="a finished run", got=f"one that is {document.status}",
                             hint=f"Go on with: consilia run --resume {run}")  # fmt: skip
+    with legible(run):
+        text = model_card(document, f"model.{format}")
     folder = out if out is not None else run / "export"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         model = (_safetensors if format == "safetensors" else _onnx)(run, folder, document.result)
         card = folder / "MODEL_CARD.md"
-        card.write_text(model_card(document, model.name), encoding="utf-8")
+        card.write_text(text, encoding="utf-8")
     except OSError as error:
         raise StoreError.of(f"folder {folder}", needs="to be writable", got=error.strerror or "an error",
                             hint="Name another with --out") from None  # fmt: skip

@@ -30,9 +30,10 @@ def run(
         output.emit(summary)
     else:
         from consilia.cli.outcome import show
-        from consilia.report.document import read
+        from consilia.report.document import legible, read
 
-        show(summary, read(result.folder).facts)
+        with legible(result.folder):
+            show(summary, read(result.folder).facts)
     if summary["status"] == "failed":
         raise typer.Exit(4)
 
@@ -76,10 +77,17 @@ def _go_on(folder: Path) -> "RunResult":
     from consilia.cli.interruption import Interrupted, after_the_round
     from consilia.cli.progress import Progress
     from consilia.cli.site_log import warnings_once
-    from consilia.report.document import read
+    from consilia.core.errors import PlanError, StoreError
+    from consilia.plan.load import from_json
+    from consilia.report.document import legible, read
 
     past = read(folder)
-    moved = sum(record["bytes_up"] + record["bytes_down"] for record in past.records)
+    with legible(folder):
+        moved = sum(record["bytes_up"] + record["bytes_down"] for record in past.records)
+    try:
+        from_json(past.plan)
+    except PlanError as error:  # nobody wrote it by hand: the fault is the journal's
+        raise StoreError(error.problems) from None
     try:
         with Progress(past.facts["rounds"], done=len(past.records), moved=moved) as progress, warnings_once():
             from consilia import api

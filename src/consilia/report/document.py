@@ -1,7 +1,8 @@
 """What a report is made of: one run as plain values, read from its folder."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -68,8 +69,10 @@ def read(folder: Path) -> Document:
     if not (folder / JOURNAL).is_file():
         raise StoreError.of(f"run {folder}", needs=f"a journal ({JOURNAL})", got="none",
                             hint="Name the folder that `consilia run` printed; they lie under runs/")  # fmt: skip
-    with Journal.open(folder / JOURNAL, read_only=True) as journal:
+    with Journal.open(folder / JOURNAL, read_only=True) as journal, legible(folder):
         plan, facts = _agreed(folder, journal.plan_json)
+        if journal.result is not None and not journal.result["status"]:
+            raise ValueError("a result without an end")
         return Document(
             run=journal.run, status=journal.status, reason=journal.reason, plan=plan, facts=facts,
             records=journal.records(),
@@ -77,11 +80,32 @@ def read(folder: Path) -> Document:
         )  # fmt: skip
 
 
+@contextmanager
+def legible(folder: Path) -> Iterator[None]:
+    """Wrap whatever reads a run's values, so that damaged ones are one error wherever they are first used.
+
+    Raises:
+        StoreError: In place of what a value of another kind, or none, raises.
+    """
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise StoreError.of(
+            f"run {folder}", needs="a journal that holds what a run wrote", got=f"other values ({type(error).__name__})",
+            hint="It was changed or damaged on disk, or made by another version: restore it, or use that version",
+        ) from error  # fmt: skip
+
+
 def _agreed(folder: Path, text: str) -> tuple[dict[str, Any], Facts]:
     try:
         agreed = json.loads(text)
-        return agreed["plan"], agreed["facts"]
-    except (ValueError, KeyError, TypeError) as error:
+        plan, facts = agreed["plan"], agreed["facts"]
+        tables = (plan, facts, *plan.values(), *facts["sites"])
+        kinds = [(dict, table) for table in tables] + [(str, agreed["data_folder"]), (str, agreed["home"])]
+        if not all(isinstance(value, kind) for kind, value in kinds) or not isinstance(facts["rounds"], int):
+            raise TypeError("not a plan and its numbers")
+        return plan, cast("Facts", facts)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         needs, got = "the plan and the numbers that followed from it", f"none ({type(error).__name__})"
         hint = "Its journal was made by another version of Consilia: use that one"
         raise StoreError.of(f"run {folder}", needs=needs, got=got, hint=hint) from None

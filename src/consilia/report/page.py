@@ -6,7 +6,7 @@ from pathlib import Path
 from consilia.core.errors import StoreError
 from consilia.report import card_page, sections
 from consilia.report.card import build
-from consilia.report.document import Document, read
+from consilia.report.document import Document, legible, read
 from consilia.report.markup import join, tag, trusted
 
 REPORT = "report.html"
@@ -22,7 +22,9 @@ def write_report(folder: Path) -> Path:
     Raises:
         StoreError: If the folder holds no run, or cannot be written.
     """
-    page = render(read(folder))
+    document = read(folder)
+    with legible(folder):
+        page = render(document)
     path = folder / REPORT
     try:
         path.write_text(page, encoding="utf-8")

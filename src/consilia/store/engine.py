@@ -19,6 +19,9 @@ from consilia.store.crash import crash_point
 
 BUSY_SECONDS = 10.0
 _READING = "consilia_reading"
+# What reading values raises that nobody wrote: bytes that are no text, JSON that is none, nested too deep, or of another
+# kind. Damage turns up wherever a value is first used, and the driver meets it as often as this package does.
+DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 
 @contextmanager
@@ -26,7 +29,7 @@ def faults(who: str) -> Iterator[None]:
     """Turn what the database or the file system says into one `StoreError` that says what to do.
 
     Raises:
-        StoreError: In place of any database or file-system error.
+        StoreError: In place of any database or file-system error, and of what damaged values raise when read.
     """
     try:
         yield
@@ -34,6 +37,16 @@ def faults(who: str) -> Iterator[None]:
         raise _explain(who, error.orig or error) from error
     except (SQLAlchemyError, sqlite3.Error, OSError) as error:
         raise _explain(who, error) from error
+    except DAMAGE as error:
+        raise damaged(who, error) from error
+
+
+def damaged(who: str, error: BaseException) -> StoreError:
+    """Return the error for a file that holds what Consilia did not write."""
+    return StoreError.of(
+        who, needs="the values that were written to it", got=f"others, which cannot be read ({type(error).__name__})",
+        hint="It was changed or damaged on disk: restore it from a copy",
+    )  # fmt: skip
 
 
 def _explain(who: str, error: BaseException) -> StoreError:

@@ -8,9 +8,9 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self, TypeVar, get_args
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import Row, insert, select, update
 
 from consilia.core.canonical import Json, canonical_bytes, digest_bytes
 from consilia.core.errors import StoreError
@@ -25,6 +25,7 @@ from consilia.store.tables import (
 )
 
 Status = Literal["running", "done", "stopped", "failed"]
+_Kind = TypeVar("_Kind")
 
 _put_record = insert(journal_records)
 _set_run = update(journal_run)
@@ -96,24 +97,31 @@ class Journal:
         with reading(self._engine, self._who) as connection:
             row = connection.execute(select(journal_run)).one_or_none()
             state = connection.execute(select(journal_state)).one_or_none()
+            if row is not None:
+                self._take(row)
         if row is None or state is None:
             raise StoreError.of(
                 self._who, needs="a run", got="none: its process was killed before the run began",
                 hint="Start the run again",
             )  # fmt: skip
-        if digest_bytes(state.state) != state.digest:
+        if not isinstance(state.state, bytes) or digest_bytes(state.state) != state.digest:
             raise StoreError.of(
                 self._who, needs=f"a state with digest {state.digest[:12]}", got="other bytes",
                 hint="The file was changed on disk: restore it from a copy",
             )  # fmt: skip
-        self.run: str = row.run
-        self.plan_json: str = row.plan
-        self.digest: str = row.digest
-        self.status: Status = cast("Status", row.status)
-        self.reason: str | None = row.reason
-        self.round: int = row.round
-        self.result: dict[str, Json] | None = None if row.result is None else json.loads(row.result)
         self.state: bytes = state.state
+
+    def _take(self, row: Row[Any]) -> None:
+        # SQLite keeps any kind of value in any column: what is not of its kind was not written by a journal.
+        self.run: str = _of_kind(row.run, str)
+        self.plan_json: str = _of_kind(row.plan, str)
+        self.digest: str = _of_kind(row.digest, str)
+        if row.status not in get_args(Status):
+            raise ValueError("not a status")
+        self.status: Status = row.status
+        self.reason: str | None = None if row.reason is None else _of_kind(row.reason, str)
+        self.round: int = _of_kind(row.round, int)
+        self.result: dict[str, Json] | None = None if row.result is None else _of_kind(json.loads(row.result), dict)
 
     def close(self) -> None:
         """Let go of the file and of the run's lock."""
@@ -201,13 +209,13 @@ class Journal:
         """Return every committed round's record, in order."""
         with reading(self._engine, self._who) as connection:
             rows = connection.execute(select(journal_records.c.record).order_by(journal_records.c.round))
-            return [json.loads(text) for text in rows.scalars()]
+            return [_of_kind(json.loads(text), dict) for text in rows.scalars()]
 
     def charges(self) -> list[dict[str, Json]]:
         """Return the coordinator's copy of every charge, in order of round."""
         with reading(self._engine, self._who) as connection:
             rows = connection.execute(select(journal_records.c.charges).order_by(journal_records.c.round))
-            return [charge for text in rows.scalars() for charge in json.loads(text)]
+            return [_charge(charge) for text in rows.scalars() for charge in _of_kind(json.loads(text), list)]
 
     def heads(self) -> dict[str, str]:
         """Return, per site, the newest chain head it reported: the `known` of `SiteStore.verify`."""
@@ -221,6 +229,19 @@ class Journal:
                 got="one opened to read" if self._lock is None else f"a run that is {self.status}",
                 hint="Open it without read_only" if self._lock is None else "Start a new run",
             )  # fmt: skip
+
+
+def _of_kind(value: Any, kind: type[_Kind]) -> _Kind:
+    if not isinstance(value, kind):
+        raise TypeError(f"{type(value).__name__} where a journal keeps {kind.__name__}")
+    return value
+
+
+def _charge(value: Any) -> dict[str, Json]:
+    charge: dict[str, Json] = _of_kind(value, dict)
+    _of_kind(charge["site"], str)
+    _of_kind(charge["head"], str)
+    return charge
 
 
 def _text(value: Json) -> str:
