@@ -8,6 +8,7 @@ from types import ModuleType
 import pytest
 from docs.make import cli_reference, plan_reference
 
+import consilia
 from consilia.core import errors
 from consilia.rounds.records import RoundRecord
 
@@ -23,6 +24,15 @@ def test_page_is_up_to_date(script: ModuleType) -> None:
 def test_every_field_of_a_record_is_described() -> None:
     page = (REFERENCE / "records.md").read_text(encoding="utf-8")
     assert [name for name in RoundRecord(1).to_json() if f"`{name}`" not in page] == []
+
+
+def test_every_field_of_a_result_is_described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONSILIA_HOME", str(tmp_path / "home"))
+    plan = consilia.load(ROOT / "examples" / "plans" / "heart-open.toml", set=["training.rounds=2"])
+    result = consilia.run(plan, out=tmp_path / "run").summary
+    page = (REFERENCE / "records.md").read_text(encoding="utf-8").split("## Result")[1]
+    fields = {*result, *result["per_site"]["Hungary"], *result["epsilon_against"]}
+    assert [name for name in sorted(fields) if f"`{name}`" not in page] == []
 
 
 def test_every_error_and_exit_code_is_described() -> None:
