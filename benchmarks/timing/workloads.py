@@ -84,7 +84,8 @@ class Workload:
                 x_test=np.empty((0, *self.image), np.uint8), y_test=np.empty(0, np.int64),
             )  # fmt: skip
         text = _PLAN.format(
-            classes=[str(number) for number in range(self.classes)], name=self.name, sites=self.sites, model=self.model, rounds=rounds, rate=RATE, cohort=self.cohort, batch=BATCH,
+            classes=[str(number) for number in range(self.classes)], name=self.name, sites=self.sites,
+            model=self.model, rounds=rounds, rate=RATE, cohort=self.cohort, batch=BATCH,
             counts='counts = "public"' if self.private else "", training="", privacy=_RECORD if self.private else "",
         )  # fmt: skip
         place = folder / f"{self.name}.toml"

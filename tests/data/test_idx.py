@@ -34,6 +34,9 @@ def test_images_and_labels(tmp_path: Path, suffix: str) -> None:
     assert table.labels.tolist() == [2, 0, 1]
     assert table.classes == ("0", "1", "2")
     assert table.official_test is None
+    assert read_idx(*write(tmp_path, idx(IMAGES), idx(LABELS), suffix), ("a", "b", "c", "d")).classes[3] == "d"
+    with pytest.raises(DataError, match="labels from 0 to 1; got others"):
+        read_idx(*write(tmp_path, idx(IMAGES), idx(LABELS), suffix), ("a", "b"))
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,13 @@ def test_the_plain_layout(tmp_path: Path) -> None:
     assert np.flatnonzero(table.official_test).tolist() == [6, 7]
 
 
+def test_classes_are_named_by_the_plan_or_counted(tmp_path: Path) -> None:
+    path = write(tmp_path, plain())
+    assert read_npz(path, ("a", "b", "c", "d")).classes == ("a", "b", "c", "d")  # nobody has the last: still four
+    with pytest.raises(DataError, match="y_train from 0 to 1; got others"):
+        read_npz(path, ("a", "b"))
+
+
 def test_medmnist_counts_validation_rows_as_training(tmp_path: Path) -> None:
     colour = np.stack([IMAGES, IMAGES, 255 - IMAGES], axis=3)
     parts = {"train": slice(0, 3), "val": slice(3, 5), "test": slice(5, 6)}

@@ -100,6 +100,17 @@ def test_a_cap_that_cuts_too_often_is_refused(checked: Checked) -> None:
         checked(*plan, "training.batch_cap=20")
 
 
+@pytest.mark.parametrize("size", ["privacy.epsilon=1", "privacy.noise_multiplier=50"])
+def test_a_cap_below_the_count_cuts_every_batch_of_all_rows(checked: Checked, private: str, size: str) -> None:
+    text = private.replace("epsilon = 1.0\n", "")
+    plan = ("training.batch=poisson", "training.sampling_rate=1.0", "training.rounds=1", size)
+    assert checked(*plan, text=text).epsilon is not None  # without a cap nothing is cut
+    with pytest.raises(PlanError, match=r"training.batch_cap needs a cap so rarely reached"):
+        checked(*plan, "training.batch_cap=29", text=text)
+    site = (*plan, "privacy.unit=site", "training.batch_cap=29")
+    assert checked(*site, text=text).epsilon is not None  # the whole update is clipped, whatever a batch holds
+
+
 def test_noise_at_the_server_promises_nothing_against_the_server(checked: Checked) -> None:
     run = checked("privacy.noise=server")
     assert run.against == "world"
@@ -274,6 +285,12 @@ def test_the_largest_bound_of_any_site_meets_the_target(checked: Checked, data: 
 )  # fmt: skip
 def test_the_digest_changes_with_every_key_that_matters(checked: Checked, change: str) -> None:
     assert checked(change).digest != checked().digest
+
+
+def test_the_digest_names_the_version(checked: Checked, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = checked().digest
+    monkeypatch.setattr("consilia.plan.check.VERSION", "99.0.0")
+    assert checked().digest != before
 
 
 def test_the_digest_names_model_counts_and_file_but_not_the_folder(checked: Checked) -> None:

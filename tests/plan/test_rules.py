@@ -143,13 +143,44 @@ def test_a_claim_on_private_data_needs_registered_counts_and_a_stable_split(prob
         + 'batch = "full"\nalgorithm = "fedsgd"\n[privacy]\nunit = "record"\nepsilon = 1\ndelta = 1e-5\nclip_norm = 1\n'
     )
     private = private.replace("batch_size = 32\n", "")
-    assert problems("sites.counts=public", text=private) == []
-    (found,) = problems(text=private)
+    good = ("sites.counts=public", "sites.population=p", "data.id_column=id")
+    assert problems(*good, text=private) == []
+    assert problems(*good[:2], "data.patient_column=person", text=private) == []
+    assert problems(*good[:2], "data.test_fraction=0", text=private) == []
+    (found,) = problems(*good[1:], text=private)
     assert "plan key sites.counts" in found
-    (found,) = problems("sites.counts=public", "data.split=exact", text=private)
+    (found,) = problems(*good[:2], text=private)
+    assert "plan key data.id_column" in found
+    (found,) = problems(*good, "data.split=exact", text=private)
     assert "data.split" in found
-    (found,) = problems("sites.counts=public", "data.train_rows=100", text=private)
+    (found,) = problems(*good, "data.train_rows=100", text=private)
     assert "data.train_rows" in found
+    # For a whole site every row may move; what names its people must still be said.
+    (found,) = problems(*good[::2], "privacy.unit=site", text=private)
+    assert "plan key sites.population" in found
+    assert problems(*good[:2], "privacy.unit=site", "data.split=exact", text=private) == []
+    unprotected = "\n".join(
+        line for line in private.splitlines() if not line.startswith(("epsilon", "delta", "clip_norm"))
+    )
+    assert problems("privacy.unit=none", "data.split=exact", text=unprotected) == []
+
+
+@pytest.mark.parametrize("source", ["npz", "idx"])
+def test_a_claim_on_images_of_ones_own_needs_a_list_of_classes_and_a_split_that_stays(
+    problems: Problems, private: str, source: str
+) -> None:
+    changes = [
+        "data.path=x", f"data.source={source}", "sites.partition=iid", "sites.count=4", "sites.counts=public",
+        "sites.population=p", "data.split=hash", *(["data.labels_path=y"] if source == "idx" else []),
+    ]  # fmt: skip
+    named = [*changes, "data.classes=['a', 'b']"]
+    (found,) = problems(*named, text=private)
+    assert 'plan key data.split = "hash"' in found
+    assert problems(*named, "data.test_fraction=0", text=private) == []
+    (found,) = problems(*changes, "data.test_fraction=0", text=private)
+    assert "plan key data.classes" in found
+    if source == "npz":
+        assert problems(*named, "data.split=official", text=private) == []
 
 
 def test_rules_counts_and_findings_of_others_come_together(problems: Problems) -> None:

@@ -21,7 +21,7 @@ from consilia.pipeline.clip import Clip
 LabMaker = Callable[..., Lab]
 QUIET = settings(max_examples=10, deadline=None, derandomize=True, database=None,
                  suppress_health_check=[HealthCheck.function_scoped_fixture])  # fmt: skip
-# Clipped gradients are added up in float32: docs/guarantees.md, "Floating point", says a relative 1e-6 or so of the sum.
+# Clipped gradients are added up in float32: docs/guarantees.md, "Floating point", measured up to 1e-4 C in 2,000 rows.
 ROUNDING = 1e-4
 
 POISSON = 'algorithm = "fedsgd"\nbatch = "poisson"\nsampling_rate = 0.3'

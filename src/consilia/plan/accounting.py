@@ -113,12 +113,13 @@ def _cut(plan: Plan, sites: tuple[SiteTerms, ...], epsilon: float) -> float:
         PlanError: If that is half of delta or more.
     """
     rate, delta = sampling_rate(plan), plan.privacy.delta or 0.0
+    cuts = plan.privacy.unit == "record" and plan.training.batch == "poisson"  # at every rate, 1 included
     draws = {(terms.count, terms.batch_cap, terms.steps * terms.participations) for terms in sites}
     spent = max(
         (
             truncation_delta(count, rate, cap, steps, epsilon)
             for count, cap, steps in draws
-            if rate < 1.0 and cap < count and steps
+            if cuts and cap < count and steps
         ),
         default=0.0,
     )

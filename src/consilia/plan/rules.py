@@ -2,6 +2,7 @@
 
 from consilia.core.errors import Problem
 from consilia.plan.rules_data import data_rules
+from consilia.plan.rules_own_data import own_data_rules
 from consilia.plan.rules_privacy import privacy_rules
 from consilia.plan.rules_training import training_rules
 from consilia.plan.rules_unused import unused_keys
@@ -10,4 +11,6 @@ from consilia.plan.schema import Plan
 
 def broken(plan: Plan) -> list[Problem]:
     """Return every rule the plan breaks, keys without effect included."""
-    return [*data_rules(plan), *training_rules(plan), *privacy_rules(plan), *unused_keys(plan)]
+    return [
+        *data_rules(plan), *own_data_rules(plan), *training_rules(plan), *privacy_rules(plan), *unused_keys(plan),
+    ]  # fmt: skip

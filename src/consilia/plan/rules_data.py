@@ -1,4 +1,4 @@
-"""Rules on data and sites: what each kind of source and partition needs, and what a claim forbids."""
+"""Rules on data and sites: what each kind of source and partition needs."""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,7 +11,7 @@ _OFFICIAL = ("adult", "npz")
 
 def data_rules(plan: Plan) -> list[Problem]:
     """Return the rules on [data] and [sites] that the plan breaks."""
-    return [*_source(plan), *_columns(plan), *_split(plan), *_partition(plan), *_registered(plan)]
+    return [*_source(plan), *_columns(plan), *_split(plan), *_partition(plan)]
 
 
 def _required(key: str, value: object, setting: str, hint: str) -> Iterator[Problem]:
@@ -94,22 +94,6 @@ def _split(plan: Plan) -> Iterator[Problem]:
             "data.test_fraction = 0",
             'Set data.test_fraction, or evaluation.metrics = "hidden"',
         )
-    if plan.privacy.unit == "record" and data.source not in BUILTIN:
-        claim = 'privacy.unit = "record" on data that is not public'
-        if data.split == "exact":
-            yield Problem(
-                'plan key data.split = "exact"',
-                f"another split with {claim}",
-                "exact",
-                'Use data.split = "hash": with exact, adding one row moves others between training and test',
-            )
-        if data.train_rows is not None:
-            yield Problem(
-                "plan key data.train_rows",
-                f"to be absent with {claim}",
-                f"{data.train_rows}",
-                "Remove it: adding one row would push another out of the first rows",
-            )
 
 
 def _partition(plan: Plan) -> Iterator[Problem]:
@@ -159,14 +143,3 @@ def _partition(plan: Plan) -> Iterator[Problem]:
             f"{sites.one_label_sites}",
             "Lower it",
         )
-
-
-def _registered(plan: Plan) -> Iterator[Problem]:
-    if plan.privacy.unit == "none" or plan.sites.counts is not None or plan.data.source in BUILTIN:
-        return
-    yield Problem(
-        "plan key sites.counts",
-        "public numbers of rows when privacy.unit is not none",
-        "nothing",
-        'Register an upper bound for each site, as in counts = { A = 800 }, or sites.counts = "public"',
-    )

@@ -11,12 +11,11 @@ from consilia.plan.schema import Plan
 _Rule = tuple[str, str, Callable[[Plan], bool]]
 _RULES: tuple[_Rule, ...] = (
     (
-        "data.label data.classes data.numeric data.categories data.missing data.id_column data.site_column "
-        "data.patient_column",
+        "data.label data.numeric data.categories data.missing data.id_column data.site_column data.patient_column",
         'data.source = "csv"',
         lambda p: p.data.source == "csv",
     ),
-    ("data.path", 'data.source = "csv", "npz" or "idx"', lambda p: p.data.source in ("csv", "npz", "idx")),
+    ("data.path data.classes", 'data.source = "csv", "npz" or "idx"', lambda p: p.data.source in ("csv", "npz", "idx")),
     ("data.labels_path", 'data.source = "idx"', lambda p: p.data.source == "idx"),
     ("data.test_fraction", 'data.split = "hash" or "exact"', lambda p: p.data.split != "official"),
     ("sites.count", 'sites.partition other than "natural"', lambda p: p.sites.partition != "natural"),

@@ -81,7 +81,7 @@ class RunPlan:
 
     Attributes:
         plan: The plan as agreed.
-        digest: SHA-256 of the plan's canonical form and the sites' registered numbers.
+        digest: SHA-256 of the plan's canonical form, the sites' registered numbers, the model's shape and the software's version.
         sites: Every site's public terms, in order of name.
         charges: Per site, what may be charged.
         spec: The update as it leaves the learner.

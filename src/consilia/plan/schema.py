@@ -40,7 +40,9 @@ class DataSection(_Section):
     path: str | None = Field(None, description="File of csv, npz or idx images; relative to the plan file.")
     labels_path: str | None = Field(None, description="File of idx labels.")
     label: str | None = Field(None, description="csv: the column to predict.")
-    classes: list[str] | None = Field(None, description="csv: values of the label, in order.")
+    classes: list[str] | None = Field(
+        None, description="csv: values of the label, in order; npz, idx: names of the classes 0, 1, ..."
+    )
     numeric: dict[str, tuple[float, float]] = Field(
         default_factory=dict,
         description=("csv: column -> its public range [low, high]; values are clipped to it and scaled to [-1, 1]."),
@@ -88,7 +90,7 @@ class SitesSection(_Section):
         ),
     )
     population: Name | None = Field(
-        None, description="Population id the ledger is kept under; the data source's name when absent."
+        None, description="Name of the people, which the ledger is kept under; a built-in table's own name when absent."
     )
 
 

@@ -43,14 +43,14 @@ def read_table(data: DataSection, known_sites: tuple[str, ...] | None, folder: P
             Problem(f"plan key data.{key}", f"a value for source {data.source}", "nothing", "Name it in the plan")
             for key in missing
         )
-    path = folder / str(data.path)
+    path, classes = folder / str(data.path), tuple(data.classes) if data.classes else None
     if data.source == "npz":
-        table = read_npz(path)
+        table = read_npz(path, classes)
     elif data.source == "idx":
-        table = read_idx(path, folder / str(data.labels_path))
+        table = read_idx(path, folder / str(data.labels_path), classes)
     else:
         table = read_csv(path, CsvSpec(
-            label=str(data.label), classes=tuple(data.classes) if data.classes else None, numeric=data.numeric,
+            label=str(data.label), classes=classes, numeric=data.numeric,
             categories={column: tuple(values) for column, values in data.categories.items()}, missing=data.missing,
             id_column=data.id_column, site_column=data.site_column, patient_column=data.patient_column,
             known_sites=known_sites,

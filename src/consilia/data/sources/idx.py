@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from consilia.core.errors import DataError, Problem
 from consilia.data.sources.faults import Faults
-from consilia.data.sources.images import check_images, check_labels, image_table
+from consilia.data.sources.images import Classes, check_images, check_labels, image_table
 from consilia.data.sources.opening import open_binary
 from consilia.data.table import Table
 
@@ -22,8 +22,13 @@ _UNSIGNED_BYTE: Final = 8
 _PIECE: Final = 16 * 2**20
 
 
-def read_idx(images: Path, labels: Path) -> Table:
+def read_idx(images: Path, labels: Path, classes: Classes = None) -> Table:
     """Read images in [-1, 1], shape (n, 1, h, w), and their labels; no row is marked as a test row.
+
+    Args:
+        images: The file of images.
+        labels: The file of labels.
+        classes: Names of the classes 0, 1, ...; without them their number is the largest label's and one more.
 
     Raises:
         DataError: With the faults of both files.
@@ -35,11 +40,11 @@ def read_idx(images: Path, labels: Path) -> Table:
     problems: list[Problem] = [*image_faults.problems(), *label_faults.problems()]
     if pixels is not None and numbers is not None:
         check_images(pixels, "images", image_faults)
-        check_labels(numbers, len(pixels), "labels", label_faults)
+        check_labels(numbers, len(pixels), "labels", label_faults, classes)
         problems = [*image_faults.problems(), *label_faults.problems()]
     if problems or pixels is None or numbers is None:
         raise DataError(problems)
-    return image_table([(pixels, numbers)], None, images.name, image_faults)
+    return image_table([(pixels, numbers)], None, images.name, image_faults, classes)
 
 
 def _read(path: Path, dimensions: int, faults: Faults) -> NDArray[np.uint8] | None:

@@ -9,6 +9,7 @@ from consilia.data.sources.faults import Faults
 from consilia.data.table import Table
 
 MOST_CLASSES: Final = 1000
+Classes = tuple[str, ...] | None
 
 
 def check_images(images: NDArray[np.generic], what: str, faults: Faults) -> bool:
@@ -21,15 +22,16 @@ def check_images(images: NDArray[np.generic], what: str, faults: Faults) -> bool
     return False
 
 
-def check_labels(labels: NDArray[np.generic], rows: int, what: str, faults: Faults) -> bool:
+def check_labels(labels: NDArray[np.generic], rows: int, what: str, faults: Faults, classes: Classes) -> bool:
     """Return whether these are `rows` class numbers, shape (n,) or (n, 1); record what is wrong."""
+    most = MOST_CLASSES if classes is None else len(classes)
     if not np.issubdtype(labels.dtype, np.integer) or labels.shape not in ((rows,), (rows, 1)):
         needs = f"{what} as integers of shape ({rows},) or ({rows}, 1): one an image"
         faults.add(needs, f"{labels.dtype} of shape {labels.shape}", "Images and labels must belong together")
         return False
-    if rows and not (int(labels.min()) >= 0 and int(labels.max()) < MOST_CLASSES):
-        needs = f"{what} from 0 to {MOST_CLASSES - 1}"
-        faults.add(needs, "others", "Number the classes from 0")
+    if rows and not (int(labels.min()) >= 0 and int(labels.max()) < most):
+        needs = f"{what} from 0 to {most - 1}"
+        faults.add(needs, "others", "Number the classes from 0; data.classes names each")
         return False
     return True
 
@@ -51,11 +53,12 @@ def image_table(
     official_test: NDArray[np.bool_] | None,
     name: str,
     faults: Faults,
+    classes: Classes,
     notes: tuple[str, ...] = (),
 ) -> Table:
     """Join checked parts (images, labels) in order.
 
-    Classes are called by their numbers, from 0 to the largest label. Ids are row numbers, from 1.
+    Without a list of classes they are called by their numbers, from 0 to the largest label. Ids are row numbers, from 1.
 
     Raises:
         DataError: If there are no rows, images of several shapes, or one class.
@@ -80,7 +83,7 @@ def image_table(
     return Table(
         features=features,
         labels=labels,
-        classes=tuple(str(k) for k in range(int(labels.max()) + 1)),
+        classes=classes or tuple(str(k) for k in range(int(labels.max()) + 1)),
         ids=np.arange(1, len(labels) + 1).astype(np.str_),
         sites=None,
         patients=None,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consilia.data.sources.faults import Faults
-from consilia.data.sources.images import check_images, check_labels, image_table
+from consilia.data.sources.images import Classes, check_images, check_labels, image_table
 from consilia.data.sources.opening import open_binary
 from consilia.data.table import Table
 
@@ -38,10 +38,14 @@ _UNREADABLE: Final = (
 )
 
 
-def read_npz(path: Path) -> Table:
+def read_npz(path: Path, classes: Classes = None) -> Table:
     """Read images in [-1, 1], shape (n, c, h, w); the test part is marked as the official test rows.
 
     MedMNIST's validation rows count as training rows. Nothing in the file is ever unpickled.
+
+    Args:
+        path: The file.
+        classes: Names of the classes 0, 1, ...; without them their number is the largest label's and one more.
 
     Raises:
         DataError: With every fault of the file.
@@ -54,14 +58,14 @@ def read_npz(path: Path) -> Table:
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 faults.add("an .npz archive", "a single array", "Save images and labels with numpy.savez")
                 raise faults.stop()
-            return _table(archive, path.name, faults)
+            return _table(archive, path.name, faults, classes)
     except _UNREADABLE as error:
         got = f"something else ({type(error).__name__})"
         faults.add("an .npz archive of plain arrays", got, "Save images and labels with numpy.savez")
         raise faults.stop() from error
 
 
-def _table(archive: Mapping[str, NDArray[np.generic]], name: str, faults: Faults) -> Table:
+def _table(archive: Mapping[str, NDArray[np.generic]], name: str, faults: Faults, classes: Classes) -> Table:
     layout = _MEDMNIST if "train_images" in archive else _PLAIN
     for pair in layout:
         for key in pair:
@@ -74,9 +78,9 @@ def _table(archive: Mapping[str, NDArray[np.generic]], name: str, faults: Faults
     for images_key, labels_key in layout:
         images, labels = archive[images_key], archive[labels_key]
         sound = check_images(images, images_key, faults)
-        if sound and check_labels(labels, len(images), labels_key, faults):
+        if sound and check_labels(labels, len(images), labels_key, faults, classes):
             parts.append((images.view(np.uint8), labels))
             test.append(np.full(len(images), "test" in images_key))
     faults.raise_if_any()
     notes = ("validation rows count as training rows",) if layout is _MEDMNIST else ()
-    return image_table(parts, np.concatenate(test), name, faults, notes)
+    return image_table(parts, np.concatenate(test), name, faults, classes, notes)
