@@ -201,3 +201,19 @@ def test_a_second_run_admitted_while_the_first_runs_is_refused_at_the_limit(lab:
     while one.coordinator.state.round < ROUNDS:
         assert one.round() is not None
     assert charged(one.home) == dict.fromkeys(SITES, ROUNDS)
+
+
+def test_a_run_that_one_ledger_refuses_costs_the_others_nothing(place: Path) -> None:
+    """Refused before anything starts: a run that never was must not use up budget where it would have fitted."""
+    one = consilia.check(small()).epsilon
+    assert one is not None
+    plan = small(ledger=f"max_epsilon = {1.5 * one}")
+    only_last = plan.model_copy(update={"sites": plan.sites.model_copy(update={"only": [SITES[-1], SITES[-2]]})})
+    consilia.run(only_last, out=place / "first")
+    for name in ("second", "third"):
+        with pytest.raises(BudgetExceeded):
+            consilia.run(plan, out=place / name)
+    for site in SITES[:-2]:
+        assert kinds(place / "home", site) == []
+    others = plan.model_copy(update={"sites": plan.sites.model_copy(update={"only": list(SITES[:-2])})})
+    assert consilia.run(others, out=place / "fourth").summary["status"] == "done"
