@@ -16,11 +16,29 @@ from consilia.core.version import VERSION
 __version__ = VERSION
 
 __all__ = [
-    "Plan", "RunPlan", "RunResult", "account", "calibrate", "check", "load", "resume", "run", "write_report",
+    "BudgetExceeded", "ConsiliaError", "DataError", "Plan", "PlanError", "ProtocolError", "RunPlan", "RunResult",
+    "StoreError", "account", "calibrate", "check", "load", "resume", "run", "write_report",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
-    from consilia.api import Plan, RunPlan, RunResult, account, calibrate, check, load, resume, run, write_report
+    from consilia.api import (
+        BudgetExceeded,
+        ConsiliaError,
+        DataError,
+        Plan,
+        PlanError,
+        ProtocolError,
+        RunPlan,
+        RunResult,
+        StoreError,
+        account,
+        calibrate,
+        check,
+        load,
+        resume,
+        run,
+        write_report,
+    )
 
 
 def __getattr__(name: str) -> Any:

@@ -10,17 +10,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from consilia.core.errors import BudgetExceeded, ConsiliaError, DataError, PlanError, ProtocolError, StoreError
 from consilia.dp import accountant
 from consilia.dp.calibrate import gaussian_composition, textbook_sigma
 from consilia.dp.calibrate import noise_multiplier as smallest_multiplier
 from consilia.plan import load as plans
 from consilia.plan.run_plan import RunPlan
 from consilia.plan.schema import Plan
+from consilia.rounds.coordinator import OnRound
 from consilia.transport import session
-from consilia.transport.session import OnRound, RunResult
+from consilia.transport.session import RunResult
 from consilia.transport.simulation import prepare
 
-__all__ = ["Plan", "RunPlan", "RunResult", "account", "calibrate", "check", "load", "resume", "run", "write_report"]
+__all__ = [
+    "BudgetExceeded", "ConsiliaError", "DataError", "Plan", "PlanError", "ProtocolError", "RunPlan", "RunResult", "StoreError", "account", "calibrate", "check", "load", "resume", "run", "write_report",
+]  # fmt: skip
 
 
 def load(path: str | Path, set: Sequence[str] = ()) -> Plan:
@@ -68,7 +72,8 @@ def resume(folder: str | Path, on_round: OnRound | None = None) -> RunResult:
 
     Raises:
         StoreError: If the folder holds no run, or another process runs it.
-        PlanError: If plan or data no longer give what was agreed.
+        PlanError: If the plan, the version, or the numbers of rows no longer give what was agreed. Rows that changed
+            otherwise are noted in the site's ledger, which goes on.
     """
     return session.go_on(Path(folder), on_round)
 

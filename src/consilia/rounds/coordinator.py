@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +30,7 @@ from consilia.store.journal import Journal
 
 PATIENCE = 5  # rounds in a row that may fail to count before the run ends itself
 
-OnRound = Callable[[dict[str, Json]], None]
+OnRound = Callable[[dict[str, Any]], None]
 
 
 class Coordinator:

@@ -4,7 +4,6 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,22 +11,22 @@ from typing import Any
 import numpy as np
 import torch
 
-from consilia.core.canonical import Json, digest_bytes
+from consilia.core.canonical import digest_bytes
 from consilia.core.errors import PlanError, StoreError
 from consilia.core.update import Vector
 from consilia.core.version import VERSION
 from consilia.plan import load as plans
 from consilia.plan.facts import facts
 from consilia.plan.schema import Plan
-from consilia.rounds.coordinator import Coordinator, server_optimizer
+from consilia.rounds.coordinator import Coordinator, OnRound, server_optimizer
 from consilia.rounds.result import summary
 from consilia.rounds.state import TrainingState, from_bytes, to_bytes
 from consilia.rounds.weights import DIGEST, MODEL, result_vector, to_file
 from consilia.store.journal import Journal, Status
 from consilia.transport.simulation import Prepared, Simulation, entropy_of, prepare
 
-OnRound = Callable[[dict[str, Json]], None]
 JOURNAL, RESULT = "journal.sqlite", "result.json"
+SMALL = 100_000  # parameters
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ def begin(plan: Plan, *, data_folder: Path, home: Path, out: Path | None, on_rou
         PlanError, DataError, BudgetExceeded, StoreError: Before anything was released.
     """
     prepared = prepare(plan, data_folder)
-    pin(plan)
+    pin(plan, prepared.model.dim)
     run = f"{plan.run.name.replace(' ', '-')}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
     folder = out if out is not None else Path("runs") / run
     state = TrainingState(prepared.initial, moments=server_optimizer(plan).init(prepared.initial.size))
@@ -91,7 +90,8 @@ def go_on(folder: Path, on_round: OnRound | None) -> RunResult:
 
     Raises:
         StoreError: If the folder holds no run, or another process runs it.
-        PlanError: If plan or data no longer give what was agreed.
+        PlanError: If the plan, the version, or the numbers of rows no longer give what was agreed. Rows that changed
+            otherwise are noted in the site's ledger, which goes on.
     """
     if not (folder / JOURNAL).is_file():
         raise StoreError.of(
@@ -111,17 +111,21 @@ def go_on(folder: Path, on_round: OnRound | None) -> RunResult:
             raise PlanError.of("the run", needs=f"the plan, data and version it began with ({began})",
                                got=f"{prepared.run_plan.digest[:12]}, Consilia {VERSION}",
                                hint="Restore them, or start a new run")  # fmt: skip
-        pin(plan)
+        pin(plan, prepared.model.dim)
         with Simulation(prepared, run=journal.run, home=Path(agreed["home"])) as simulation:
             simulation.compare(journal.heads())
             simulation.admit()
             return _train(prepared, simulation, journal, from_bytes(journal.state), folder, on_round)
 
 
-def pin(plan: Plan) -> None:
-    """In the reproducible mode: one thread and deterministic kernels, so that sums come out bit for bit."""
-    if plan.run.reproducible:
+def pin(plan: Plan, dim: int) -> None:
+    """Set torch's threads: one for small models, where starting more costs more than they save.
+
+    In the reproducible mode: one thread and deterministic kernels, so that sums come out bit for bit.
+    """
+    if plan.run.reproducible or dim < SMALL:
         torch.set_num_threads(1)
+    if plan.run.reproducible:
         torch.use_deterministic_algorithms(True)
 
 
