@@ -23,7 +23,8 @@ from consilia.transport.session import RunResult
 from consilia.transport.simulation import prepare
 
 __all__ = [
-    "BudgetExceeded", "ConsiliaError", "DataError", "Plan", "PlanError", "ProtocolError", "RunPlan", "RunResult", "StoreError", "account", "calibrate", "check", "load", "resume", "run", "write_report",
+    "BudgetExceeded", "ConsiliaError", "DataError", "Plan", "PlanError", "ProtocolError", "RunPlan", "RunResult",
+    "StoreError", "account", "calibrate", "check", "load", "resume", "run", "write_report",
 ]  # fmt: skip
 
 

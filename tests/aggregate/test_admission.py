@@ -16,8 +16,8 @@ def gate() -> Gate:
     return Gate(5, "plan", "model", frozenset({"a", "b"}), 3)
 
 
-def release(site: str = "a", **changes: object) -> Release:
-    return replace(Release(GOOD, site, 5, "plan", "model"), **changes)  # type: ignore[arg-type]
+def release(**changes: object) -> Release:
+    return replace(Release(GOOD, "a", 5, "plan", "model"), **changes)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def release(site: str = "a", **changes: object) -> Release:
 def test_a_bad_answer_drops_its_sender_only(changes: dict[str, object], reason: str) -> None:
     g = gate()
     assert reason in str(g.offer("a", release(**changes)))
-    assert g.offer("b", release("b")) is None
+    assert g.offer("b", release(site="b")) is None
     assert set(g.admitted) == {"b"}
     assert reason in g.dropped["a"]
 
@@ -57,15 +57,15 @@ def test_a_second_answer_changes_nothing() -> None:
 
 def test_an_answer_in_anothers_name_costs_the_other_nothing() -> None:
     g = gate()
-    assert "another site's name" in str(g.offer("b", release("a")))
+    assert "another site's name" in str(g.offer("b", release(site="a")))
     assert "b" in g.dropped
     assert "a" not in g.dropped
-    assert g.offer("a", release("a")) is None
+    assert g.offer("a", release(site="a")) is None
 
 
 def test_sites_not_asked_and_refusals() -> None:
     g = gate()
-    assert "not asked" in str(g.offer("z", release("z")))
+    assert "not asked" in str(g.offer("z", release(site="z")))
     assert "z" not in g.dropped
     assert "refused: BudgetExceeded" in str(
         g.offer("a", ProtocolMessage("refused", "a", 5, {"error": "BudgetExceeded"}))
