@@ -48,7 +48,7 @@ def drawn(make: LabMaker, plan: Plan) -> tuple[dict[str, Vector], Vector]:
 
 def has_scale(sample: Vector, expected: float) -> bool:
     """Normal with this standard deviation, by a test that a factor of 1.2 never passes (checked each time)."""
-    fits = bool(stats.kstest(sample / expected, "norm").pvalue > 1e-5 and _variance_p(sample / expected) > 1e-6)
+    fits = bool(stats.kstest(sample / expected, "norm").pvalue > 1e-8 and _variance_p(sample / expected) > 1e-8)
     for wrong in (expected / 1.2, expected * 1.2):
         assert _variance_p(sample / wrong) < 1e-9
     return fits

@@ -113,7 +113,7 @@ def test_only_an_unprotected_run_sends_a_training_loss(lab: LabMaker) -> None:
 
 def test_charged_scores_carry_their_noise(lab: LabMaker) -> None:
     rounds, z = 60, 6.0
-    plan = plan_of(rounds=rounds, protect=privacy("record", "site", z=30.0), reproducible=False,
+    plan = plan_of(rounds=rounds, protect=privacy("record", "site", z=30.0),
                    evaluation=f'metrics = "charged"\nnoise_multiplier = {z}')  # fmt: skip
     one = lab(plan)
     one.train()
