@@ -72,7 +72,11 @@ def check_after_kill(folder: Path, mode: str, worker: ModuleType) -> None:
             assert charged(store) >= len({round for round, _ in sent})
             if worker.POPULATION in store.populations():
                 assert list(store.spent(worker.POPULATION).values()) == [(1.0, 1e-5)]
-        if sent:
+        closed = any(entry.kind == "close" for entry in store.entries(worker.POPULATION))
+        if closed:
+            with pytest.raises(StoreError, match="closed as 'done'"):
+                store.sealed("run", worker.ROUNDS)
+        elif sent:
             round, release = sent[-1]
             newest = store.sealed("run", round + 1)
             found = store.sealed("run", round)
