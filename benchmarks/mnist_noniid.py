@@ -1,7 +1,6 @@
 """MNIST over ten sites with label skew: how FedAvg swings, and what FedProx, SCAFFOLD and FedBN change. No privacy."""
 
 import os
-import sys
 import tempfile
 from itertools import pairwise
 from pathlib import Path
@@ -32,6 +31,11 @@ def source() -> Path | None:
     return place if place.is_file() else None
 
 
+def missing() -> SystemExit:
+    """Return how a study ends without the file."""
+    return SystemExit("mnist.npz was not found: set CONSILIA_SHARED_DATA to its folder")
+
+
 def thin(place: Path, folder: Path, *, small: bool) -> Path:
     """Write the first 12,000 training images and every fourth test image: scoring all of them takes most of the time."""
     with np.load(place) as archive:
@@ -47,8 +51,7 @@ def thin(place: Path, folder: Path, *, small: bool) -> Path:
 def measure(small: bool) -> Json:
     place = source()
     if place is None:
-        raise SystemExit("mnist.npz was not found: set CONSILIA_SHARED_DATA to its folder")
-    sys.path.insert(0, str(ROOT))  # the nets are a factory of this folder
+        raise missing()
     short = ("training.rounds=2", "data.train_rows=300") if small else ()
     found = []
     with tempfile.TemporaryDirectory(dir=scratch()) as folder:
