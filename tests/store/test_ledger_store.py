@@ -376,6 +376,10 @@ def test_any_order_of_calls_charges_at_least_what_was_released(
         assert store.spent("p").get(RECORDS, (0.0, 0.0))[0] == len(admitted_runs) <= limit
         for name in admitted_runs:
             assert sum(count for _, count in store.charged(name)) == charges.get(name, 0) <= 2
+            if name in closed and name in releases:
+                with pytest.raises(StoreError, match="closed as 'done'"):
+                    store.sealed(name, 1)
+                continue
             found = store.sealed(name, 1)
             assert (found and found.release) == releases.get(name)
         store.verify("p")
