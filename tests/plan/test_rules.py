@@ -37,6 +37,7 @@ OPEN = '[data]\nsource = "heart"\n[training]\nbatch_size = 32\n'
         ([*FEDAVG, "privacy.unit=site", "training.scaffold=true"], "privacy.control_clip_norm", "bound its change"),
         (["privacy.control_clip_norm=1"], "privacy.control_clip_norm", "no effect"),
         (["ledger.max_epsilon=0.5"], "privacy.epsilon", "at most ledger.max_epsilon = 0.5"),
+        (["ledger.max_epsilon=5", "run.reproducible=true"], "run.reproducible", "no limit covers"),
         (["privacy.delta=1e-3"], "privacy.delta", "privacy.delta_reason"),
         (["privacy.delta=1e-3", 'privacy.delta_reason="  "'], "privacy.delta", "privacy.delta_reason"),
         # Metrics of held-out rows.

@@ -119,3 +119,10 @@ def _budget(plan: Plan) -> Iterator[Problem]:
             f"{target:g}",
             "Lower the target; every site's ledger would refuse this run",
         )
+    if limit is not None and plan.run.reproducible:
+        yield Problem(
+            "plan key run.reproducible",
+            "false with ledger.max_epsilon",
+            "true",
+            "Anyone can recompute its noise: no limit covers such a run",
+        )

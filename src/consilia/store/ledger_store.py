@@ -93,17 +93,6 @@ class SiteStore(LedgerView):
         self._fingerprints[allotment.run] = fingerprint
         return head
 
-    def require_room(self, allotment: Allotment, *, limit: float | None) -> None:
-        """Raise what `allot` would, and write nothing: a run is admitted at all its sites or at none.
-
-        Raises:
-            BudgetExceeded: If it does not fit.
-            StoreError: If the ledger cannot be read or trusted.
-        """
-        with self._lock, reading(self._engine, self._who) as connection:
-            standing = self._chains.refresh(connection, allotment.population)
-            ledger.admit([run.allotment for run in standing.runs.values()], allotment, standing.lowered(limit))
-
     def set_limit(self, population: str, epsilon: float) -> str:
         """Set the epsilon that a population is held to over all runs from now on; return the chain's head.
 
