@@ -38,7 +38,7 @@ def section(result: Json) -> str:
         for case in result["cases"]
     ]  # fmt: skip
     n = len(result["cases"][0]["seeds"])
-    head = ["alpha", "local rate", "method", "accuracy after the last round, %", f"sd of the last {LAST} rounds, points",
+    head = ["alpha", "local rate", "method", "accuracy after the last round, %", f"swing of the last {LAST} rounds, points",
             "rounds skipped (not finite)"]  # fmt: skip
     return f"""### SCAFFOLD at smaller rates
 
