@@ -102,8 +102,9 @@ def outcome(result: Json) -> tuple[list[str], list[list[str]]]:
 
 def section(result: Json) -> str:
     plan = result["cases"][0]["plan"]
-    training, n, sites = plan["training"], len(result["cases"][0]["seeds"]), plan["sites"]["count"]
-    train_rows, batch, rate = plan["data"]["train_rows"], training["batch_size"], training["learning_rate"]
+    keys = ("rounds", "local_epochs", "batch_size", "learning_rate")
+    rounds, epochs, batch, rate = (plan["training"][key] for key in keys)
+    train_rows, sites, n = plan["data"]["train_rows"], plan["sites"]["count"], len(result["cases"][0]["seeds"])
     head, rows = outcome(result)
     return f"""## MNIST over ten sites, label skew, no privacy
 
@@ -112,9 +113,10 @@ def section(result: Json) -> str:
 Published: FedAvg swings at alpha .1; FedProx with mu .01 to 1, larger as alpha falls, steadies it (no figures given).
 
 {train_rows} training rows of the first 12,000, divided by Dirichlet(alpha) over {sites} sites, all asked in each of
-{training["rounds"]} rounds; {training["local_epochs"]} local epochs of batches of {batch}, SGD at rate {rate} without momentum, weights n; scored on every fourth test image (2,500), dealt evenly to the sites. {n} seeds, each with its own division, so
-± (95 % interval of the mean, Student's t over {n} runs) holds the luck of the division too. One rate for all methods, none
-tuned per method. Swing: standard deviation about a straight line through the last {LAST} rounds' accuracies.
+{rounds} rounds; {epochs} local epochs of batches of {batch}, SGD at rate {rate} without momentum, weights n; scored on every
+fourth test image (2,500), dealt evenly to the sites. {n} seeds, each with its own division, so ± (95 % interval of the
+mean, Student's t over {n} runs) holds the luck of the division too. One rate for all methods, none tuned per method.
+Swing: standard deviation about a straight line through the last {LAST} rounds' accuracies.
 The nets are `benchmarks/small_nets.py` (three strided convolutions; with BatchNorm for the last two rows of each alpha).
 FedBN keeps each site's norm layers at the site and is scored so. It is made for sites whose images differ; these differ
 in labels only, while their test rows are dealt evenly, so it can't be expected to gain here. SCAFFOLD: see below.
