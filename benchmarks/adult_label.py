@@ -19,7 +19,7 @@ AVG = (
 )  # fmt: skip
 SGD = ("model.name=mlp", "training.rounds=200", "training.server_learning_rate=0.5", "evaluation.every=1")
 ALL, SLOW = "aggregation.count=5", "training.learning_rate=0.02"
-# A count registered four times too high gives the single-label site the weight of a site that holds half of all rows.
+# A count registered four times too high gives the single-label site weight and local steps of one that holds half of all rows.
 HEAVY = "sites.counts={site-01=26048, site-02=6513, site-03=6513, site-04=6513, site-05=6513}"
 CASES: dict[str, tuple[str, ...]] = {
     "no single-label site (iid), FedAvg": AVG,
@@ -103,8 +103,8 @@ Five sites of equal size, one of which holds "<=50K" rows only; MLP with 64 hidd
 sites a round, 2 local epochs, batches of 32, weights n, rate 0.1. FedSGD: one full-batch gradient a site and round,
 server momentum 0.9, rate 0.5, models of the second half averaged (its swing is that of single rounds before averaging).
 Sites are of equal size here, so uniform and capped weights would equal weights n exactly. To see what weights do, the
-"heavy" rows register four times its count for the single-label site: it weighs as if it held half of all rows while it
-trains on a fifth. No privacy except in the row that says so (record, delta 1e-5, noise at every site).
+"heavy" rows register four times its count for the single-label site: it weighs, and takes as many local steps, as a site
+that holds half of all rows. No privacy except in the row that says so (record, delta 1e-5, noise at every site).
 {n} seeds, ± = 95 % interval of the mean (Student's t over {n} runs); the official test rows. Rates were not tuned per row.
 
 {provenance(result)}"""
