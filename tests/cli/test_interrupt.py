@@ -7,10 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from tests.rounds.bench import FEDSGD, HEART, RECORD
 
 
-def test_ctrl_c_ends_with_the_round_and_costs_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stop", ["Ctrl-C", "term"])
+def test_a_stop_ends_with_the_round_and_costs_nothing(stop: str, tmp_path: Path) -> None:
     plan = tmp_path / "plan.toml"
     plan.write_text(HEART.format(rounds=80, training=FEDSGD, privacy=RECORD, aggregation="", metrics="hidden",
                                  evaluation="", reproducible="false"))  # fmt: skip
@@ -28,7 +30,7 @@ def test_ctrl_c_ends_with_the_round_and_costs_nothing(tmp_path: Path) -> None:
         for line in process.stderr:
             seen += line
             if "round" in line:
-                process.send_signal(signal.SIGINT)
+                process.send_signal(signal.SIGTERM if stop == "term" else signal.SIGINT)
                 break
         seen += process.stderr.read()
         assert process.wait(60) == 130, seen

@@ -15,6 +15,7 @@ def check(plan: options.PlanFile, set: options.Overrides = None, json: options.J
     prepared = prepare(load(plan, list(set or [])), Path.cwd())
     checked = prepared.run_plan
     notes = {site: advise(rows.train) for site, rows in prepared.rows.items()}
+    notes |= {"all sites": list(next(iter(prepared.rows.values())).train.notes)}
     if json:
         output.emit({**facts(checked), "forecast": forecast(checked), "notes_on_rows": notes})
     else:

@@ -12,7 +12,8 @@ from consilia.cli import options, output
 def export(
     run: options.RunFolder,
     format: Annotated[
-        Literal["safetensors", "onnx"], typer.Option("--format", help="safetensors, or onnx (extra consilia[onnx]).")
+        Literal["safetensors", "onnx"],
+        typer.Option("--format", help="safetensors, or onnx (needs the extra named onnx)."),
     ] = "safetensors",
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Where to; RUN/export when absent.")] = None,
     json: options.Json = False,

@@ -44,8 +44,10 @@ def after_the_round(on_round: OnRound) -> Iterator[OnRound]:
         if pressed:
             raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGINT, press)
+    # A service manager or a batch system asks with SIGTERM what a person asks with Ctrl-C.
+    before = {number: signal.signal(number, press) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield check
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

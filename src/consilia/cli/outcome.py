@@ -40,7 +40,8 @@ def _claim(facts: Facts) -> Text:
 def _sites(summary: Mapping[str, Any], facts: Facts) -> Table:
     table = Table(box=box.SIMPLE_HEAD, header_style="dim", pad_edge=False, show_edge=False)
     table.add_column("site", overflow="fold")
-    for title in ("training rows", "test rows", "accuracy"):
+    noised = " (noised)" if facts["metrics"] == "charged" else ""
+    for title in ("training rows", f"test rows{noised}", f"accuracy{noised}"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("", width=BAR)
     for site in facts["sites"]:

@@ -69,6 +69,11 @@ def _claim(plan: Plan, sites: tuple[SiteTerms, ...], epsilon: float | None) -> I
         yield "The sites' numbers of rows are declared public; the claim does not hide them."
     if plan.evaluation.metrics == "public":
         yield "Metrics of held-out rows leave the sites without noise: their holders declare these rows public."
+    if plan.evaluation.metrics == "charged":
+        yield (
+            f"Metrics are noised: each count of right and of wrong rows is off by about {plan.evaluation.noise_multiplier:g} "
+            "rows at every site (one standard deviation), so accuracies of small sites say little."
+        )
     yield from _divided(plan)
     idle = [terms.name for terms in sites if not terms.participations]
     if idle:

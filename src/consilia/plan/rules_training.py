@@ -18,7 +18,9 @@ def _batches(plan: Plan) -> Iterator[Problem]:
             "plan key training.batch_size",
             'a value with training.batch = "fixed"',
             "nothing",
-            'Set training.batch_size = 32, or training.batch = "full"',
+            'Set training.batch = "full" or "poisson"'
+            if plan.privacy.unit == "record"
+            else 'Set training.batch_size = 32, or training.batch = "full"',
         )
     if training.batch == "poisson" and training.sampling_rate is None:
         yield Problem(
