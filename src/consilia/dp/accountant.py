@@ -13,6 +13,7 @@ from consilia.core.version import VERSION
 from consilia.dp import pld
 from consilia.dp.event import Event
 from consilia.dp.gaussian import exact_epsilon
+from consilia.dp.ranges import countable, settled
 from consilia.dp.rdp import ORDERS, epsilon_from_rdp, rdp_vector
 
 __all__ = ["ORDERS", "Bound", "Composition", "bound", "epsilon_from_rdp", "rdp_epsilon", "rdp_vector"]
@@ -50,22 +51,35 @@ def bound(composition: Composition, delta: float) -> Bound:
     """
     composition = tuple(composition)
     _require_meaning(composition, delta)
-    return _bound(composition, float(delta))
+    return _bound(composition, float(delta), False)
+
+
+def quick_bound(composition: Composition, delta: float) -> Bound:
+    """Return a valid bound that is cheap enough for a search: `bound` itself, or on a coarser grid a little above it.
+
+    Raises:
+        PlanError: If delta is not in (0, 1), or an event has no meaning.
+    """
+    composition = tuple(composition)
+    _require_meaning(composition, delta)
+    return _bound(composition, float(delta), True)
 
 
 @lru_cache(maxsize=512)
-def _bound(composition: tuple[tuple[Event, int], ...], delta: float) -> Bound:
+def _bound(composition: tuple[tuple[Event, int], ...], delta: float, quick: bool) -> Bound:
     parts = _merged(composition)
     if not parts:
         return Bound(0.0, "nothing is charged", 0.0, 0.0)
-    by_rdp = _rdp_epsilon(parts, delta)
     if any(multiplier == 0 for multiplier, _, _ in parts):
         return Bound(math.inf, "none: a release has no noise", math.inf, math.inf)
+    if not countable(sum(count for _, _, count in parts)):
+        return Bound(math.inf, "none: too many releases", math.inf, math.inf)
+    by_rdp = _rdp_epsilon(parts, delta)
     if len(parts) == 1 and parts[0][1] == 1:
         multiplier, _, count = parts[0]
         by_pld, name = exact_epsilon(math.sqrt(count) / multiplier, delta), _own("analytic Gaussian")
     else:
-        by_pld, name = pld.pld_epsilon(parts, delta, about=by_rdp), pld.name()
+        by_pld, name = pld.pld_epsilon(parts, delta, about=by_rdp, quick=quick), pld.name()
     if by_pld <= by_rdp:
         return Bound(by_pld, name, by_rdp, by_pld)
     return Bound(by_rdp, _own("RDP at integer orders"), by_rdp, by_pld)
@@ -99,14 +113,15 @@ def _merged(composition: Iterable[tuple[Event, int]]) -> list[pld.Part]:
     counts: dict[tuple[float, float], int] = {}
     for event, times in composition:
         if times and event.steps and event.sampling_rate > 0 and not math.isinf(event.noise_multiplier):
-            key = (float(event.noise_multiplier), float(event.sampling_rate))
+            key = settled(event.noise_multiplier, event.sampling_rate)
             counts[key] = counts.get(key, 0) + times * event.steps
     unsampled = {key: count for key, count in counts.items() if key[1] == 1}
     parts = [(z, q, count) for (z, q), count in counts.items() if q < 1]
     if len(unsampled) == 1 or any(z == 0 for z, _ in unsampled):
         parts += [(z, q, count) for (z, q), count in unsampled.items()]
     elif unsampled:
-        parts.append((math.fsum(count / z**2 for (z, _), count in unsampled.items()) ** -0.5, 1.0, 1))
+        gaussian = math.fsum(count / z**2 for (z, _), count in unsampled.items()) ** -0.5
+        parts.append((*settled(gaussian, 1.0), 1))
     return parts
 
 

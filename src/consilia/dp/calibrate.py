@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 
 from consilia.core.errors import PlanError
-from consilia.dp.accountant import Composition, bound, rdp_epsilon
+from consilia.dp.accountant import Composition, bound, quick_bound, rdp_epsilon
 from consilia.dp.event import Event
 
 _PRECISION = 1e-4
@@ -35,7 +35,7 @@ def noise_multiplier(*, epsilon: float, delta: float, make: Callable[[float], Co
         raise PlanError.of("privacy.epsilon", needs="a number above 0", got=epsilon, hint="Usual is 1 to 10")
 
     def cost(multiplier: float) -> float:
-        return bound(make(multiplier), delta).epsilon
+        return quick_bound(make(multiplier), delta).epsilon
 
     # RDP is cheap and never below the bound: its multiplier is safe, and the one sought is a little smaller.
     high = _by_rdp(epsilon, delta, make)
@@ -47,7 +47,11 @@ def noise_multiplier(*, epsilon: float, delta: float, make: Callable[[float], Co
         high, cost_high = low, cost_low
         low = max(_SMALLEST, low / 1.3)
         cost_low = cost(low)
-    return _narrow(low, cost_low, high, cost_high, epsilon, cost)
+    found = _narrow(low, cost_low, high, cost_high, epsilon, cost)
+    step = _PRECISION / 10
+    while bound(make(found), delta).epsilon > epsilon:  # the finer grid may lie on the other side by a hair
+        found, step = found * (1 + step), 2 * step
+    return found
 
 
 def _by_rdp(epsilon: float, delta: float, make: Callable[[float], Composition]) -> float:

@@ -6,6 +6,7 @@ import sys
 from scipy import special
 
 _UNITS = 4 * sys.float_info.epsilon
+_LARGEST, _SMALLEST_DELTA = 1e5, 1e-300
 
 
 def exact_epsilon(mu: float, delta: float) -> float:
@@ -21,11 +22,14 @@ def exact_epsilon(mu: float, delta: float) -> float:
     Source:
         Balle and Wang (2018), Improving the Gaussian mechanism for differential privacy, theorem 8.
     """
-    if mu == 0 or _delta(0.0, mu) <= delta:
+    if mu == 0 or (mu <= _LARGEST and delta >= _SMALLEST_DELTA and _delta(0.0, mu) <= delta):
         return 0.0
-    if not math.isfinite(mu):
+    if not math.isfinite(mu * mu):
         return math.inf
-    low, high = 0.0, mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta))
+    # Always enough (concentrated privacy). Past these numbers it is the answer: nothing finer can be told in doubles.
+    low, high = 0.0, mu * mu / 2 + mu * math.sqrt(-2 * math.log(delta))
+    if mu > _LARGEST or delta < _SMALLEST_DELTA:
+        return high * (1 + 1e-9)
     while high - low > 1e-10 * high:
         middle = (low + high) / 2
         low, high = (low, middle) if _delta(middle, mu) <= delta else (middle, high)

@@ -15,6 +15,11 @@ _LARGEST_EPSILON = 1000.0
 # A grid step of 1/14 of one release's standard deviation makes epsilon (1/14)^2 / 12 = 4e-4 too large. Runs so long
 # that they need extended precision take seconds: half as fine (1.7e-3) halves that.
 _FINENESS, _FINENESS_LONG = 14.0, 7.0
+# Most cells of all single releases, and of their composition: they bound time and memory, by the numbers alone and not by
+# the clock, so that every machine finds the same epsilon. A coarser grid is still an upper bound; RDP stands beside it.
+_CELLS, _CELLS_LONG, _CELLS_QUICK = 60_000, 80_000, 25_000
+_COMPOSED, _COMPOSED_LONG = 1_000_000, 620_000
+_MANY = 100_000  # releases: from here rounding in far tails can widen the composition, so its width is looked up first
 _DOUBLE, _LONG = np.float64, np.longdouble
 
 Part = tuple[float, float, int]
@@ -27,13 +32,14 @@ def name() -> str:
     return f"PLD (dp-accounting {metadata.version('dp-accounting')})"
 
 
-def pld_epsilon(parts: Sequence[Part], delta: float, *, about: float) -> float:
+def pld_epsilon(parts: Sequence[Part], delta: float, *, about: float, quick: bool = False) -> float:
     """Return epsilon for the composition of `parts`, or infinity where this accountant cannot say.
 
     Args:
         parts: The releases; each adds Gaussian noise to a sum over a Poisson sample.
         delta: Target delta in (0, 1).
         about: An epsilon known to be large enough (the RDP bound); it sizes the grid.
+        quick: Take a grid coarse enough for a search, where the usual one is large.
 
     Guarantees:
         The composition is (epsilon, delta)-differentially private under add-remove (and zero-out) adjacency. Discretised
@@ -51,11 +57,31 @@ def pld_epsilon(parts: Sequence[Part], delta: float, *, about: float) -> float:
     slack = _slack(steps, _LONG if wide else _DOUBLE)
     if slack > delta / 2:
         return math.inf
-    grid = _grid(parts, about, _FINENESS_LONG if wide else _FINENESS)
     truncation = 1e-4 * delta
+    grid = _grid(parts, about, truncation, wide=wide, quick=quick)
+    if math.isinf(grid):
+        return math.inf
+    try:
+        return _composed(parts, delta, grid, truncation, slack, wide=wide)
+    except _TooLarge:
+        return math.inf if quick else pld_epsilon(parts, delta, about=about, quick=True)
+    except (ValueError, ArithmeticError):  # the library refuses some corners, as rates below the grid's own rounding
+        return math.inf
+
+
+class _TooLarge(Exception):  # noqa: N818  (no fault: another grid is taken)
+    pass
+
+
+def _composed(
+    parts: Sequence[Part], delta: float, grid: float, truncation: float, slack: float, *, wide: bool
+) -> float:
     composed: Any = None
     for multiplier, rate, count in parts:
-        one = _single(multiplier, rate, grid, wide).self_compose(count, truncation)
+        single = _single(multiplier, rate, grid, wide)
+        if count >= _MANY and _composed_cells(single, count, truncation) > (_COMPOSED_LONG if wide else _COMPOSED):
+            raise _TooLarge
+        one = single.self_compose(count, truncation)
         composed = one if composed is None else composed.compose(one, truncation)
     epsilon = float(composed.get_epsilon_for_delta(delta - slack))
     return epsilon if epsilon >= 0 else math.inf  # a NaN is no answer
@@ -65,13 +91,41 @@ def _slack(steps: int, kind: type[np.floating[Any]]) -> float:
     return 4 * float(np.finfo(kind).eps) * (steps + 1)
 
 
-def _grid(parts: Sequence[Part], about: float, fineness: float) -> float:
+def _grid(parts: Sequence[Part], about: float, truncation: float, *, wide: bool, quick: bool) -> float:
     # Variance of the loss of one release, q^2 (exp(1/z^2) - 1), is what the grid has to resolve; with few releases or a
     # heavy tail the grid need not be finer than 1e-3, and never finer than a millionth of the answer.
     steps = sum(count for _, _, count in parts)
-    variance = sum(count * rate**2 * math.expm1(min(multiplier**-2, 50.0)) for multiplier, rate, count in parts)
-    fitting = math.sqrt(variance / steps) / fineness
-    return max(min(fitting, 1e-3), 1e-6 * about, 1e-9)
+    variances = [rate**2 * math.expm1(min(multiplier**-2, 50.0)) for multiplier, rate, _ in parts]
+    variance = sum(one * count for one, (_, _, count) in zip(variances, parts, strict=True))
+    fitting = math.sqrt(variance / steps) / (_FINENESS_LONG if wide else _FINENESS)
+    wanted = max(min(fitting, 1e-3), 1e-6 * about, 1e-9)
+    cells, composed = (_CELLS_LONG, _COMPOSED_LONG) if wide else (_CELLS, _COMPOSED)
+    spans = [_span(multiplier, rate) for multiplier, rate, _ in parts]
+    reach = sum(
+        _reach(span, one, count, truncation) for span, one, (_, _, count) in zip(spans, variances, parts, strict=True)
+    )
+    grid = max(wanted, sum(spans) / (_CELLS_QUICK if quick else cells), reach / composed)
+    # Rounding each loss up to the grid costs epsilon about this much; where that is more than RDP loses, RDP is asked.
+    lost = steps * grid**2 / 12
+    return math.inf if grid > wanted and lost > 0.3 * about else grid
+
+
+def _span(multiplier: float, rate: float) -> float:
+    # Least to largest loss of one release, cut where the library cuts: at a tail of exp(-50), 9.8 deviations out.
+    largest = 0.5 / multiplier**2 + 9.8 / multiplier
+    if rate == 1:
+        return 2 * largest
+    grown = math.log1p(rate * math.expm1(largest)) if largest < 700 else largest + math.log(rate)
+    return grown - math.log1p(rate * math.expm1(-largest))
+
+
+def _reach(span: float, variance: float, count: int, truncation: float) -> float:
+    # Width of the composition as the library cuts it: by Chernoff's bound at the orders k / span, k = 1..20.
+    if count == 1:
+        return span
+    rest = math.log(2 / truncation)
+    widest = min(count * variance * k / span / 2 + rest * span / k for k in range(1, 21))
+    return min(2 * widest, count * span)
 
 
 def _single(multiplier: float, rate: float, grid: float, wide: bool) -> Any:
@@ -83,6 +137,16 @@ def _single(multiplier: float, rate: float, grid: float, wide: bool) -> Any:
     # The library composes in whatever precision the probabilities have; it has no public way to ask for more.
     remove, add = _widened(pld._pmf_remove), _widened(pld._pmf_add)
     return plds.PrivacyLossDistribution(remove, None if pld._symmetric else add)
+
+
+def _composed_cells(single: Any, count: int, truncation: float) -> int:
+    from dp_accounting.pld import common  # noqa: PLC0415
+
+    widths = []
+    for pmf in (single._pmf_remove, single._pmf_add):
+        low, high = common.compute_self_convolve_bounds(pmf.to_dense_pmf()._probs, count, truncation)
+        widths.append(high - low)
+    return int(max(widths))
 
 
 def _widened(pmf: Any) -> Any:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from consilia.dp.event import Event
+from consilia.dp.ranges import countable, settled
 
 Vector64 = NDArray[np.float64]
 
@@ -75,7 +76,9 @@ def rdp_vector(event: Event) -> Vector64:
     """
     if event.steps == 0:
         return np.zeros_like(ORDERS)
-    return event.steps * _one_step(float(event.noise_multiplier), float(event.sampling_rate))
+    if not countable(event.steps):
+        return np.full_like(ORDERS, np.inf)
+    return event.steps * _one_step(*settled(event.noise_multiplier, event.sampling_rate))
 
 
 def epsilon_from_rdp(rdp: Vector64, delta: float) -> float:
