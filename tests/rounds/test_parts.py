@@ -9,13 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.rounds.bench import heart
 
-from consilia.core.errors import StoreError
+from consilia.core.errors import PlanError, StoreError
 from consilia.core.randomness import SharedSeed
+from consilia.plan.load import from_text
 from consilia.rounds.coordinator import quorum
 from consilia.rounds.entropy import Entropy
 from consilia.rounds.geometry import cosines, norms
 from consilia.rounds.records import RoundRecord, summarise
 from consilia.rounds.result import binding_accountant
+from consilia.rounds.rows import site_rows
 from consilia.rounds.selection import keep, result_model
 from consilia.rounds.state import TrainingState, from_bytes, to_bytes
 from consilia.transport.simulation import prepare
@@ -128,3 +130,18 @@ def test_the_accountant_shown_is_the_one_behind_the_epsilon() -> None:
         for name, charge in plan.charges.items()
     }  # fmt: skip
     assert binding_accountant(replace(plan, charges=charges)) == f"of {names[-1]}"
+
+
+@pytest.mark.parametrize(
+    ("only", "named", "hint"),
+    [
+        ('["Nowhere"]', ["'Nowhere'"], "Sites there: Cleveland, Hungary"),
+        ('["Cleveland", "hungry", "Nowhere"]', ["'hungry'", "'Nowhere'"], "Did you mean 'Hungary'"),
+    ],
+)
+def test_sites_that_the_data_do_not_have_are_named(only: str, named: list[str], hint: str) -> None:
+    plan = from_text(f'[data]\nsource = "heart"\n[sites]\nonly = {only}\n')
+    with pytest.raises(PlanError, match="sites that the data have") as caught:
+        site_rows(plan, Path())
+    assert [problem.got for problem in caught.value.problems] == named
+    assert hint in str(caught.value)

@@ -57,8 +57,9 @@ def show(value: object) -> str:
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """Return the known word that was probably meant, or None."""
-    found = difflib.get_close_matches(word.lower(), list(known), n=1, cutoff=0.6)
-    return found[0] if found else None
+    written = {name.lower(): name for name in known}
+    found = difflib.get_close_matches(word.lower(), list(written), n=1, cutoff=0.6)
+    return written[found[0]] if found else None
 
 
 def problems_of(errors: Iterable[ErrorDetails]) -> list[Problem]:

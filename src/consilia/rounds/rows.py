@@ -15,6 +15,7 @@ from consilia.data.sources.idx import read_idx
 from consilia.data.sources.npz import read_npz
 from consilia.data.split import keep_first, split
 from consilia.data.table import Table
+from consilia.plan.faults import nearest
 from consilia.plan.schema import DataSection, Plan
 
 
@@ -79,6 +80,8 @@ def site_rows(plan: Plan, folder: Path) -> dict[str, SiteRows]:
     seed = SharedSeed.of(plan.run.seed)
     table = read_table(data, tuple(sites.only) if sites.only else None, folder)
 
+    _require_known(plan, table)
+
     def divide(part: Table, label: str) -> dict[str, Table]:
         places = assign(
             part, sites.partition, count=sites.count, alpha=sites.alpha, sizes=sites.sizes, one_label_sites=sites.one_label_sites,
@@ -103,6 +106,27 @@ def site_rows(plan: Plan, folder: Path) -> dict[str, SiteRows]:
         train_index = keep_first(train_index, data.train_rows, seed.derive("train rows", site))
         rows[site] = SiteRows(part.take(train_index), part.take(test_index))
     return rows
+
+
+def _require_known(plan: Plan, table: Table) -> None:
+    """Refuse sites to take part that the table does not have.
+
+    Raises:
+        PlanError: Naming each of them.
+    """
+    only = plan.sites.only
+    if not only or plan.sites.partition != "natural" or table.sites is None:
+        return
+    known = sorted({str(site) for site in table.sites})
+    problems = []
+    for site in only:
+        if site not in known:
+            guess = nearest(site, known)
+            shown = ", ".join(known[:20]) + (f" and {len(known) - 20} more" if len(known) > 20 else "")
+            hint = f"Did you mean {guess!r}?" if guess else f"Sites there: {shown}"
+            problems.append(Problem("plan key sites.only", "sites that the data have", repr(site), hint))
+    if problems:
+        raise PlanError(problems)
 
 
 def _share_out(table: Table, sites: list[str], seed: SharedSeed) -> dict[str, Table]:
