@@ -141,7 +141,7 @@ def test_damaged_stores_end_every_command_with_one_error(call: Call, heart: str)
         shutil.copytree(home, "kept")
         path = next((home / "sites").glob("*.sqlite")) if table == "entries" else copy / "journal.sqlite"
         with sqlite3.connect(path) as connection:
-            connection.execute(f"UPDATE {table} SET {column} = ?", (value,))
+            connection.execute(f"UPDATE {table} SET {column} = ?", (value,))  # noqa: S608
             if column == "charges":  # only a run that goes on reads them
                 connection.execute("UPDATE run SET status = 'running', result = NULL")
         connection.close()
@@ -161,3 +161,53 @@ def test_damaged_stores_end_every_command_with_one_error(call: Call, heart: str)
         assert 5 in codes, (table, column)
         shutil.rmtree(home)
         shutil.move("kept", home)
+
+
+@pytest.mark.parametrize("place", ["nowhere", "file", "empty"])
+@pytest.mark.parametrize("command", ["show", "verify"])
+def test_no_ledgers_is_no_success(call: Call, monkeypatch: pytest.MonkeyPatch, command: str, place: str) -> None:
+    Path("file").mkdir()
+    Path("file/sites").touch()
+    Path("empty/sites").mkdir(parents=True)
+    monkeypatch.setenv("CONSILIA_HOME", place)
+    outcome = call("ledger", command, "--json")
+    assert outcome.code == 5
+    assert outcome.problems[0]["needs"] == f"ledgers in {place}/sites"
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "word"),
+    [
+        (OSError(28, "No space left on device", "x"), 5, "No space left"),
+        (FileNotFoundError(2, "No such file or directory"), 5, "No such file"),
+        (MemoryError(), 1, "more memory"),
+        (RecursionError("too deep"), 1, "nested less deeply"),
+        (AttributeError("'int' has no attribute 'x'"), 1, "AttributeError: 'int' has no attribute 'x'"),
+    ],
+)
+def test_whatever_else_happens_is_one_block(
+    call: Call, heart: str, monkeypatch: pytest.MonkeyPatch, error: Exception, code: int, word: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(api, "run", fail)
+    monkeypatch.delenv("CONSILIA_TRACEBACK", raising=False)
+    outcome = call("run", heart, "--json")
+    assert outcome.code == code
+    assert word in str(outcome.problems[0].values())
+    assert "CONSILIA_TRACEBACK=1" in outcome.problems[0]["hint"]
+    outcome = call("run", heart)
+    assert (outcome.code, outcome.out) == (code, "")
+    assert "Traceback" not in outcome.err
+    monkeypatch.setenv("CONSILIA_TRACEBACK", "1")
+    with pytest.raises(type(error)):
+        call("run", heart)
+
+
+def test_paths_that_no_file_system_takes(call: Call, heart: str) -> None:
+    outcome = call("run", heart, "--set", "training.rounds=1", "--out", "x" * 400, "--json")
+    assert outcome.code == 5
+    assert outcome.problems
+    assert call("report", "x" * 400, "--json").code == 5
+    assert call("check", "x" * 400, "--json").code == 2

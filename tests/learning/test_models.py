@@ -100,3 +100,17 @@ def factories(monkeypatch: pytest.MonkeyPatch) -> None:
     for function in (fine, one_logit, fails, no_module):
         setattr(module, function.__name__, function)
     monkeypatch.setitem(sys.modules, "consilia_test_nets", module)
+
+
+def leaving(**_: object) -> nn.Module:
+    raise SystemExit(0)
+
+
+def test_a_factory_that_ends_the_program_is_refused() -> None:
+    with pytest.raises(PlanError, match="SystemExit"):
+        build(f"{__name__}:leaving", input_shape=(2,), classes=2, seed=0)
+
+
+def test_a_model_larger_than_memory_is_refused() -> None:
+    with pytest.raises(PlanError, match="a model that fits into memory"):
+        build("mlp", input_shape=(2,), classes=2, hidden=(10**7, 10**7), seed=0)

@@ -221,9 +221,14 @@ def test_a_journal_of_other_values_is_one_error(tmp_path: Path, table: str, colu
     with sqlite3.connect(path) as connection:
         connection.execute(f"UPDATE {table} SET {column} = ?", (value,))  # noqa: S608
     connection.close()
-    with pytest.raises(StoreError) as caught, Journal.open(path, read_only=True) as journal:
-        journal.records()
-        journal.heads()
+
+    def read() -> None:
+        with Journal.open(path, read_only=True) as journal:
+            journal.records()
+            journal.heads()
+
+    with pytest.raises(StoreError) as caught:
+        read()
     assert len(caught.value.problems) == 1
 
 

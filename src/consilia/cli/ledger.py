@@ -1,9 +1,12 @@
 """`consilia ledger`: what the sites' ledgers hold, and whether they are whole."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from consilia.core.errors import StoreError
 
 from consilia.cli import options, output
 
@@ -58,6 +61,8 @@ def verify(
     if head is not None and not seen and not problems:
         problems.append(Problem(f"the ledger of site {site!r}", f"an entry {head[:16]}", "none with that hash",
                                 "Its end was cut or its disk rolled back: restore the newest copy"))  # fmt: skip
+    if not heads and not problems:
+        raise _no_ledgers(_folder(), "ledgers without an entry")
     if problems:
         raise StoreError(problems)
     if json:
@@ -86,16 +91,33 @@ def limit(
 
 
 def _ledgers(site: str | None) -> dict[str, Path]:
-    from consilia.api import home
     from consilia.core.errors import StoreError
 
-    folder = home() / "sites"
-    found = {path.stem: path for path in sorted(folder.glob("*.sqlite"))}
+    folder = _folder()
+    try:
+        found = {path.stem: path for path in sorted(folder.iterdir()) if path.suffix == ".sqlite"}
+    except OSError as error:  # iterdir says what is wrong, where glob finds nothing
+        raise _no_ledgers(folder, error.strerror or "an error") from None
+    if not found:
+        raise _no_ledgers(folder, "none")
     if site is not None and site not in found:
         known = ", ".join(found) or "none"
         raise StoreError.of(f"site {site!r}", needs=f"a ledger in {folder}", got=f"ledgers of: {known}",
                             hint="Name one of them, or set CONSILIA_HOME to the folder that holds sites/")  # fmt: skip
     return found if site is None else {site: found[site]}
+
+
+def _folder() -> Path:
+    from consilia.api import home
+
+    return home() / "sites"
+
+
+def _no_ledgers(folder: Path, got: str) -> "StoreError":
+    from consilia.core.errors import StoreError
+
+    return StoreError.of("consilia ledger", needs=f"ledgers in {folder}", got=got,
+                         hint="Run a private plan first, or set CONSILIA_HOME to the folder that holds sites/")  # fmt: skip
 
 
 def _population(store: Any, population: str) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The program `consilia`: its commands, and how each ends (see the exit codes in `core.errors`)."""
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -19,13 +20,14 @@ from consilia.cli import (
     schema,
 )  # fmt: skip
 from consilia.cli.interruption import Interrupted
-from consilia.core.errors import ConsiliaError, PlanError, Problem
+from consilia.core.errors import ConsiliaError, PlanError, Problem, StoreError
 from consilia.core.version import VERSION
 
 _EPILOG = (
     "Exit codes: 0 done, 2 plan or data cannot be used, 3 a privacy budget refuses, 4 protocol, 5 ledger or journal, "
     "6 transport, 130 interrupted."
 )
+_TRACEBACK = "CONSILIA_TRACEBACK"
 app = typer.Typer(
     name="consilia", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, epilog=_EPILOG,
     help="Train one model across institutions without moving their data, and state what any record can leak.",
@@ -74,6 +76,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _interrupted(error, as_json=as_json)
     except typer.TyperException as error:
         return _misused(error, as_json=as_json)
+    except Exception as error:
+        if os.environ.get(_TRACEBACK):
+            raise
+        return output.show_error(_unexpected(error), as_json=as_json)
     return code if isinstance(code, int) else 0
 
 
@@ -85,6 +91,21 @@ def _interrupted(error: BaseException, *, as_json: bool) -> int:
     else:
         output.say(f"\nInterrupted. {hint}".rstrip(), style="bold")
     return 130
+
+
+def _unexpected(error: Exception) -> ConsiliaError:
+    again = f"Run again with {_TRACEBACK}=1 to see where"
+    text = " ".join(str(error).split())[:300] or "no message"
+    if isinstance(error, OSError):
+        where = f"file {error.filename}" if error.filename is not None else "the file system"
+        return StoreError.of(where[:300], needs="to be readable and writable", got=error.strerror or text,
+                             hint=f"Check the path, its permissions and the space left. {again}")  # fmt: skip
+    if isinstance(error, MemoryError | RecursionError):
+        needs = "more memory" if isinstance(error, MemoryError) else "values that are nested less deeply"
+        return ConsiliaError.of("consilia", needs=needs, got=f"{type(error).__name__}: {text}",
+                                hint=f"Use a smaller plan, model or table. {again}")  # fmt: skip
+    return ConsiliaError.of("consilia", needs="to finish", got=f"an unexpected failure ({type(error).__name__}: {text})",
+                            hint=f"Consilia failed unexpectedly: please report it. {again}")  # fmt: skip
 
 
 def _misused(error: typer.TyperException, *, as_json: bool) -> int:

@@ -158,7 +158,13 @@ def build(
         if ":" in name:
             model = _from_factory(name, shape)
         elif name in CATALOGUE:
-            model = CATALOGUE[name](shape)
+            try:
+                model = CATALOGUE[name](shape)
+            except (RuntimeError, MemoryError, OverflowError) as error:  # torch's allocator raises a RuntimeError
+                raise PlanError.of(
+                    "plan section model", needs="a model that fits into memory", got=str(error).splitlines()[0],
+                    hint="Make model.hidden narrower",
+                ) from error  # fmt: skip
         else:
             raise PlanError.of("plan key model.name", got=repr(name), hint="Name a model of the catalogue",
                                needs=f"one of {', '.join(CATALOGUE)}, or module:factory")  # fmt: skip
@@ -185,7 +191,7 @@ def _from_factory(name: str, shape: Shape) -> nn.Module:
         model = getattr(importlib.import_module(module), attribute)(input_shape=shape.inputs, classes=shape.classes)
         with torch.no_grad():
             got = tuple(model.eval()(torch.zeros(2, *shape.inputs)).shape)
-    except Exception as error:  # a factory is foreign code: whatever it raises is a fault of the plan's model
+    except (Exception, SystemExit) as error:  # foreign code: whatever it raises is a fault of the plan's model
         raise PlanError.of("plan key model.name", needs=f"a working factory at {name!r}",
                            got=f"{type(error).__name__}: {error}",
                            hint="It is called as factory(input_shape=..., classes=...)") from error  # fmt: skip
