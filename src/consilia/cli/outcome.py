@@ -40,8 +40,8 @@ def _claim(facts: Facts) -> Text:
 def _sites(summary: Mapping[str, Any], facts: Facts) -> Table:
     table = Table(box=box.SIMPLE_HEAD, header_style="dim", pad_edge=False, show_edge=False)
     table.add_column("site", overflow="fold")
-    noised = " (noised)" if facts["metrics"] == "charged" else ""
-    for title in ("training rows", f"test rows{noised}", f"accuracy{noised}"):
+    about = "\u2248 " if facts["metrics"] == "charged" else ""  # noised: the warnings say by how much
+    for title in ("training rows", f"{about}test rows", f"{about}accuracy"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("", width=BAR)
     for site in facts["sites"]:
