@@ -81,6 +81,17 @@ class LedgerView:
         with self._lock, reading(self._engine, self._who) as connection:
             return self._chains.refresh(connection, population).limit
 
+    def require_room(self, allotment: Allotment, *, limit: float | None) -> None:
+        """Check that `SiteStore.allot` would admit this now, and write nothing.
+
+        Raises:
+            BudgetExceeded: If it does not fit.
+            StoreError: If the ledger cannot be read or trusted.
+        """
+        with self._lock, reading(self._engine, self._who) as connection:
+            standing = self._chains.refresh(connection, allotment.population)
+            ledger.admit([run.allotment for run in standing.runs.values()], allotment, standing.lowered(limit))
+
     def entries(self, population: str) -> list[Entry]:
         """Return the whole chain of a population."""
         with reading(self._engine, self._who) as connection:
