@@ -12,7 +12,17 @@ from typing import Any
 import pytest
 
 from consilia import api
-from consilia.core.errors import BudgetExceeded, ConsiliaError, PlanError, ProtocolError, StoreError, TransportError
+from consilia.cli import quantities
+from consilia.core.errors import (
+    BudgetExceeded,
+    ConsiliaError,
+    PlanError,
+    Problem,
+    ProtocolError,
+    StoreError,
+    TransportError,
+)
+from consilia.plan import load
 
 Call = Callable[..., Any]
 
@@ -211,3 +221,50 @@ def test_paths_that_no_file_system_takes(call: Call, heart: str) -> None:
     assert outcome.problems
     assert call("report", "x" * 400, "--json").code == 5
     assert call("check", "x" * 400, "--json").code == 2
+
+
+def test_a_thousand_problems_are_cut_on_a_screen_and_whole_in_json(
+    call: Call, heart: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise PlanError(Problem(f"row {number}", "a number", "x" * 5000, "Fix it") for number in range(1000))
+
+    monkeypatch.setattr(api, "run", fail)
+    outcome = call("run", heart)
+    assert outcome.err.count("needs") == 20
+    assert "and 980 more" in outcome.err
+    assert len(outcome.err) < 20_000
+    assert len(call("run", heart, "--json").problems) == 1000
+
+
+@pytest.mark.parametrize("command", ["account", "run"])
+def test_an_early_ctrl_c_is_one_document(call: Call, monkeypatch: pytest.MonkeyPatch, heart: str, command: str) -> None:
+    def press(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(quantities, "require", press)
+    monkeypatch.setattr(load, "load", press)
+    rest = (
+        [heart]
+        if command == "run"
+        else ["--sampling-rate", "1", "--noise-multiplier", "1", "--steps", "1", "--delta", "1e-5"]
+    )
+    outcome = call(command, *rest, "--json")
+    assert outcome.code == 130
+    assert outcome.problems[0]["got"] == "an interruption"
+
+
+def test_a_folder_that_was_deleted_under_the_shell(call: Call, heart: str) -> None:
+    Path("gone").mkdir()
+    os.chdir("gone")
+    Path("../gone").rmdir()
+    assert call("check", heart, "--json").code == 5
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "MODEL_CARD.md"])
+def test_an_export_with_a_folder_in_its_way(call: Call, heart: str, name: str) -> None:
+    call("run", heart, "--set", "training.rounds=1", "--out", "mine", "--json")
+    (Path("mine/export") / name).mkdir(parents=True)
+    outcome = call("export", "mine", "--json")
+    assert outcome.code == 5
+    assert outcome.problems[0]["needs"] == "to be writable"

@@ -94,7 +94,7 @@ def test_a_byte_order_mark_is_accepted(tmp_path: Path) -> None:
         ("training.algorithm = 3", "training.algorithm", '"fedavg", "fedsgd"', "fedavg: sites train"),
         ("privacy = 3", "privacy", "a section of key = value lines", "Write it below [privacy]"),
         ("privacy.delta = 1.0", "privacy.delta", "a number below 1", ""),
-        ("privacy.epsilon = -1", "privacy.epsilon", "a number above 0", ""),
+        ("privacy.epsilon = -1", "privacy.epsilon", "a number of at least 1e-06", ""),
         ("privacy.epsilon = nan", "privacy.epsilon", "a finite number", ""),
         ("privacy.epsilon = inf", "privacy.epsilon", "a finite number", ""),
         ("privacy.clip_norm = '1'", "privacy.clip_norm", "a number", ""),
@@ -248,3 +248,29 @@ def test_every_key_says_what_it_means() -> None:
     unexplained = [f"{section}.{key}" for section, keys in sections().items() for key, text in keys.items() if not text]
     assert unexplained == []
     assert set(json_schema()["properties"]) == set(sections())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "privacy.clip_norm = 1e-300", "privacy.clip_norm = 1e39", "privacy.control_clip_norm = 1e39",
+        "privacy.noise_multiplier = 1e160", "privacy.noise_multiplier = 1e-160", "evaluation.noise_multiplier = 1e300",
+        "privacy.epsilon = 1e300", "privacy.delta = 5e-324", "training.sampling_rate = 5e-324",
+        "training.learning_rate = 1e300", "training.server_learning_rate = 1e300", "training.weight_decay = 1e300",
+        "training.proximal_mu = 1e300", "training.server_tau = 1e300", "aggregation.fraction = 5e-324",
+    ],
+)  # fmt: skip
+def test_numbers_that_arithmetic_cannot_carry_are_refused(line: str) -> None:
+    found = [problem for problem in faults(f'{line}\ndata.source = "heart"\n') if problem.who.split()[-1] in line]
+    assert [problem.needs.split(" of ")[0] for problem in found] == ["a number"]
+
+
+def test_tables_nested_thousands_deep_are_one_problem() -> None:
+    deep = ".".join(["a"] * 20_000)
+    assert [problem.got for problem in faults(f"[{deep}]\n")] == ["tables nested thousands deep"]
+
+
+def test_long_overrides_are_cut_where_they_are_shown() -> None:
+    with pytest.raises(PlanError) as caught:
+        from_text('data.source = "heart"\n', ["run.name=[" + "x" * 2_000_000, "y" * 2_000_000])
+    assert len(str(caught.value)) < 1000

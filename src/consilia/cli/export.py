@@ -19,6 +19,8 @@ def export(
     json: options.Json = False,
 ) -> None:
     """Write the model and a model card (MODEL_CARD.md) of a finished run."""
+    from safetensors import SafetensorError
+
     from consilia.core.errors import StoreError
     from consilia.report.document import legible, read
     from consilia.report.model_card import model_card
@@ -35,8 +37,8 @@ def export(
         model = (_safetensors if format == "safetensors" else _onnx)(run, folder, document.result)
         card = folder / "MODEL_CARD.md"
         card.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise StoreError.of(f"folder {folder}", needs="to be writable", got=error.strerror or "an error",
+    except (OSError, SafetensorError) as error:
+        raise StoreError.of(f"folder {folder}", needs="to be writable", got=getattr(error, "strerror", None) or str(error),
                             hint="Name another with --out") from None  # fmt: skip
     if json:
         output.emit({"model": str(model), "card": str(card), "format": format})

@@ -65,8 +65,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     as_json = "--json" in given
     try:
+        os.getcwd()  # a folder that was deleted under the shell ends the libraries below without a word of sense
         code = app(args=given, prog_name="consilia", standalone_mode=False)
         sys.stdout.flush()
+        if code == 130:  # typer's word for Ctrl-C, where no command caught it
+            raise KeyboardInterrupt
     except BrokenPipeError:
         output.close_quietly()
         return 1

@@ -11,6 +11,8 @@ from consilia.core.errors import ConsiliaError, Problem
 if TYPE_CHECKING:
     from rich.console import Console
 
+MOST = 20  # problems that are printed; --json holds them all
+_LONGEST = 300  # characters of a word that came from outside
 WIDTH = 100  # beyond that lines are hard to read
 
 
@@ -46,16 +48,22 @@ def _show_problems(problems: tuple[Problem, ...]) -> None:
     terminal = console(stderr=True)
     count = len(problems)
     terminal.print(Text("1 problem" if count == 1 else f"{count} problems", style="bold red"))
-    for problem in problems:
+    for problem in problems[:MOST]:
         block = Table.grid(padding=(0, 2))
         block.add_column(style="dim", no_wrap=True)
         block.add_column(overflow="fold")
         for label, text in (("needs", problem.needs), ("got", problem.got), ("do", problem.hint)):
             if text:
-                block.add_row(f"  {label}", Text(text))
+                block.add_row(f"  {label}", Text(_cut(text)))
         terminal.print()
-        terminal.print(Text(problem.who, style="bold"), soft_wrap=True)
+        terminal.print(Text(_cut(problem.who), style="bold"), soft_wrap=True)
         terminal.print(block)
+    if count > MOST:
+        terminal.print(f"\nand {count - MOST} more (--json lists them)")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
 
 def say(message: str, *, style: str = "") -> None:

@@ -75,6 +75,8 @@ def _bound(composition: tuple[tuple[Event, int], ...], delta: float, quick: bool
     if not countable(sum(count for _, _, count in parts)):
         return Bound(math.inf, "none: too many releases", math.inf, math.inf)
     by_rdp = _rdp_epsilon(parts, delta)
+    if by_rdp == 0:
+        return Bound(0.0, _own("RDP at integer orders"), 0.0, math.inf)  # nothing is left to tighten
     if len(parts) == 1 and parts[0][1] == 1:
         multiplier, _, count = parts[0]
         by_pld, name = exact_epsilon(math.sqrt(count) / multiplier, delta), _own("analytic Gaussian")

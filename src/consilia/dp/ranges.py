@@ -28,7 +28,7 @@ STEPS = Range(1, 1e9)
 DELTA = Range(1e-300, 1.0)
 EPSILON = Range(1e-6, 1e6)
 CLIP_NORM = Range(1e-6, 1e6)
-RATE_OF_LEARNING = Range(0.0, 1e6)
+STRENGTH = Range(0.0, 1e6)  # learning rates, penalties, the server's tau
 
 _MOST_RELEASES = 10**18
 

@@ -110,6 +110,10 @@ def _plan(text: str, overrides: Sequence[str], *, name: str, folder: Path | None
         _anchor(raw, folder)
     try:
         plan = _validate(raw)
+    except RecursionError:
+        problems.append(Problem(f"plan file {name}", "sections and keys", "tables nested thousands deep",
+                                "A plan has sections of keys, and no tables below those that the template shows"))  # fmt: skip
+        raise PlanError(problems) from None
     except ValidationError as error:
         errors = error.errors(include_url=False)
         problems += problems_of(errors)
@@ -148,14 +152,16 @@ def _override(raw: dict[str, Any], overrides: Sequence[str]) -> list[Problem]:
     for text in overrides:
         keys, sign, value = text.partition("=")
         path = [key.strip() for key in keys.split(".")]
-        who = f"override {text}"
+        who = f"override {_short(text)}"
         if not sign or len(path) < 2 or not all(path):
             problems.append(Problem(who, "the form section.key=value", "another form", "As in privacy.epsilon=3"))
             continue
         try:
             parsed = _value(value.strip())
         except ValueError:
-            problems.append(Problem(who, "a TOML value", value.strip() or "nothing", 'As in 3, true, "text" or [1, 2]'))
+            problems.append(
+                Problem(who, "a TOML value", _short(value.strip()) or "nothing", 'As in 3, true, "text" or [1, 2]')
+            )
             continue
         table: Any = raw
         for key in path[:-1]:
@@ -164,6 +170,10 @@ def _override(raw: dict[str, Any], overrides: Sequence[str]) -> list[Problem]:
             table = table[key]
         table[path[-1]] = parsed
     return problems
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def _value(text: str) -> object:

@@ -7,9 +7,15 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from consilia.dp import ranges
+
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Probability = Annotated[float, Field(gt=0, le=1)]
+Probability = Annotated[float, Field(ge=ranges.SAMPLING_RATE.low, le=1)]
+Multiplier = Annotated[float, Field(ge=ranges.NOISE_MULTIPLIER.low, le=ranges.NOISE_MULTIPLIER.high)]
+Norm = Annotated[float, Field(ge=ranges.CLIP_NORM.low, le=ranges.CLIP_NORM.high)]
+Target = Annotated[float, Field(ge=ranges.EPSILON.low, le=ranges.EPSILON.high)]
+Strength = Annotated[float, Field(gt=0, le=ranges.STRENGTH.high)]
+Penalty = Annotated[float, Field(ge=0, le=ranges.STRENGTH.high)]
 Count = Annotated[int, Field(ge=1, le=10**12)]
 Name = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9 _.-]*$")]
 
@@ -133,18 +139,18 @@ class TrainingSection(_Section):
         ),
     )
     optimizer: Literal["sgd", "adam"] = Field("sgd", description="fedavg: the local optimizer.")
-    learning_rate: Positive = Field(0.1, description="fedavg: the local rate.")
+    learning_rate: Strength = Field(0.1, description="fedavg: the local rate.")
     momentum: float = Field(0.0, ge=0, lt=1, description="fedavg: momentum of local sgd (0.9 is usual).")
-    weight_decay: NonNegative = Field(0.0, description="L2 penalty added to the local gradient.")
-    proximal_mu: NonNegative = Field(0.0, description="FedProx: weight of mu/2 |y - x|^2; 0.01 to 1.")
+    weight_decay: Penalty = Field(0.0, description="L2 penalty added to the local gradient.")
+    proximal_mu: Penalty = Field(0.0, description="FedProx: weight of mu/2 |y - x|^2; 0.01 to 1.")
     scaffold: bool = Field(False, description="SCAFFOLD: control variates against client drift.")
     server_optimizer: Literal["sgd", "momentum", "adagrad", "adam", "yogi"] = Field(
         "sgd", description="What the coordinator does with the average."
     )
-    server_learning_rate: Positive = Field(1.0, description="The coordinator's rate.")
+    server_learning_rate: Strength = Field(1.0, description="The coordinator's rate.")
     server_momentum: float = Field(0.9, ge=0, lt=1, description="momentum: beta; adam, yogi: beta1.")
     server_beta2: float = Field(0.99, ge=0, lt=1, description="adam, yogi: beta2.")
-    server_tau: Positive = Field(
+    server_tau: Strength = Field(
         1e-3, description="adagrad, adam, yogi: adaptivity tau; the second moment starts at tau^2."
     )
     keep: Literal["last", "best", "tail-average"] = Field(
@@ -168,20 +174,20 @@ class PrivacySection(_Section):
             "the server when absent."
         ),
     )
-    epsilon: Positive | None = Field(None, description="Target for the whole run; the noise multiplier follows.")
-    noise_multiplier: Positive | None = Field(
+    epsilon: Target | None = Field(None, description="Target for the whole run; the noise multiplier follows.")
+    noise_multiplier: Multiplier | None = Field(
         None, description="Noise standard deviation over sensitivity, instead of epsilon."
     )
-    delta: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+    delta: Annotated[float, Field(ge=ranges.DELTA.low, lt=1)] | None = Field(
         None, description="Public; well below 1 over the smallest site's count."
     )
     delta_reason: str | None = Field(
         None, max_length=500, description="Why a larger delta is accepted; printed on the privacy card."
     )
-    clip_norm: Positive | None = Field(
+    clip_norm: Norm | None = Field(
         None, description="C: l2 bound on an example's gradient (record) or a site's update (site)."
     )
-    control_clip_norm: Positive | None = Field(
+    control_clip_norm: Norm | None = Field(
         None, description="site unit with scaffold: l2 bound on the control variate's change."
     )
 
@@ -222,7 +228,7 @@ class EvaluationSection(_Section):
         ),
     )
     every: Count = Field(1, description="Evaluate each so many rounds, and after the last.")
-    noise_multiplier: Positive | None = Field(
+    noise_multiplier: Multiplier | None = Field(
         None, description="charged: noise on the count of correct rows (sensitivity 1)."
     )
 
