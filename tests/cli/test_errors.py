@@ -268,3 +268,19 @@ def test_an_export_with_a_folder_in_its_way(call: Call, heart: str, name: str) -
     outcome = call("export", "mine", "--json")
     assert outcome.code == 5
     assert outcome.problems[0]["needs"] == "to be writable"
+
+
+def test_a_finished_run_on_a_read_only_disk_has_report_and_export(
+    call: Call, heart: str, unprivileged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(unprivileged)
+    call("run", heart, "--set", "training.rounds=1", "--out", "mine", "--json")
+    Path("mine").chmod(0o500)
+    try:
+        refused = call("report", "mine", "--out", "mine/new.html", "--json")
+        assert (refused.code, refused.problems[0]["got"]) == (5, "Permission denied")
+        assert call("report", "mine", "--out", "page.html", "--json").document == {"report": "page.html"}
+        assert Path("page.html").stat().st_size > 10_000
+        assert call("export", "mine", "--out", "given", "--json").code == 0
+    finally:
+        Path("mine").chmod(0o700)

@@ -223,6 +223,25 @@ def test_a_read_only_folder(unprivileged: Path) -> None:
         unprivileged.chmod(0o700)
 
 
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_journal_in_a_read_only_folder_can_be_read(unprivileged: Path, closed: bool) -> None:
+    path = unprivileged / "j #1?.sqlite"
+    writer = Journal.create(path, run="r", plan_json="{}", digest="d", state=b"0")
+    writer.commit_round(1, state=b"1", record={"round": 1}, charges=[])
+    if closed:
+        writer.close()
+    unprivileged.chmod(0o500)
+    try:
+        with Journal.open(path, read_only=True) as journal:
+            assert journal.round == 1
+            assert journal.records() == [{"round": 1}]
+        with pytest.raises(StoreError, match="may read and write" if closed else "by one process"):
+            Journal.open(path)
+    finally:
+        unprivileged.chmod(0o700)
+        writer.close()
+
+
 def test_imports_of_the_store_are_quick() -> None:
     code = (
         "import sys; import consilia.store.ledger_store, consilia.store.journal;"

@@ -16,8 +16,8 @@ _STATUS = {
 }  # fmt: skip
 
 
-def write_report(folder: Path) -> Path:
-    """Write a run's report into its folder and return its place.
+def write_report(folder: Path, out: Path | None = None) -> Path:
+    """Write a run's report, into its folder when `out` names no other file, and return its place.
 
     Raises:
         StoreError: If the folder holds no run, or cannot be written.
@@ -25,12 +25,12 @@ def write_report(folder: Path) -> Path:
     document = read(folder)
     with legible(folder):
         page = render(document)
-    path = folder / REPORT
+    path = out if out is not None else folder / REPORT
     try:
         path.write_text(page, encoding="utf-8")
     except OSError as error:
         raise StoreError.of(f"report {path}", needs="a folder that can be written", got=error.strerror or "an error",
-                            hint="Check space and permissions, then: consilia report RUN") from None  # fmt: skip
+                            hint="Check space and permissions, or: consilia report RUN --out FILE") from None  # fmt: skip
     return path
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sqlalchemy import URL, Connection, Engine, MetaData, Table, create_engine, event, insert, inspect, select
+from sqlalchemy import Connection, Engine, MetaData, Table, create_engine, event, insert, inspect, select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
@@ -80,8 +80,9 @@ def _explain(who: str, error: BaseException) -> StoreError:
 
 
 def open_engine(
-    path: Path, *, who: str, metadata: MetaData, header: Table, kind: str, version: int, name: str | None
-) -> Engine:
+    path: Path, *, who: str, metadata: MetaData, header: Table, kind: str, version: int, name: str | None,
+    read_only: bool = False,
+) -> Engine:  # fmt: skip
     """Open a database file, and create it where there is none.
 
     Args:
@@ -92,6 +93,7 @@ def open_engine(
         kind: The kind of file, "site" or "journal".
         version: The version of its tables.
         name: Whose it is; None accepts any and creates nothing.
+        read_only: Only to read; then a file or folder that this user may not write will do.
 
     Raises:
         StoreError: If it is not a database, another kind of database, another owner's, of another
@@ -111,12 +113,14 @@ def open_engine(
             path.parent.mkdir(parents=True, exist_ok=True)
             # A site's local state is computed from patients and not noised: only the owner may read the file.
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-    engine = _engine(path)
+    sealed = read_only and not (_writable(path) and _writable(path.parent))
+    engine = _engine(_untouched(path) if sealed else str(path))
     try:
         with faults(who):
             with reading(engine, who) as connection:
                 fresh = _recognise(connection, who, header, kind, version, name)
-            _write_ahead(engine, who)
+            if not sealed:
+                _write_ahead(engine, who)
             if fresh:
                 with writing(engine, who, "store.create") as connection:
                     # Asked again under the write lock: two processes may have seen the file empty.
@@ -163,14 +167,28 @@ def _recognise(connection: Connection, who: str, header: Table, kind: str, versi
     return False
 
 
-def _engine(path: Path) -> Engine:
+def _writable(path: Path) -> bool:
+    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+
+
+def _untouched(path: Path) -> str:
+    # Without a folder to write in there is no shared memory beside a write-ahead log. What was closed in order left no log:
+    # the file is then all there is, and nobody changes it.
+    logged = path.with_name(path.name + "-wal")
+    whole = not logged.exists() or logged.stat().st_size == 0
+    return f"{path.resolve().as_uri()}?mode=ro{'&immutable=1' if whole else ''}"
+
+
+def _engine(place: str) -> Engine:
     # One connection a store: SQLite has one writer anyway, and its statements stay prepared.
     engine = create_engine(
-        URL.create("sqlite", database=str(path)),
+        "sqlite://",
+        creator=lambda: sqlite3.connect(
+            place, uri=place.startswith("file://"), timeout=BUSY_SECONDS, check_same_thread=False, isolation_level=None
+        ),
         poolclass=QueuePool,
         pool_size=1,
         max_overflow=0,
-        connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False, "isolation_level": None},
     )
 
     @event.listens_for(engine, "connect")

@@ -41,7 +41,7 @@ class Journal:
         self._who = f"the journal {path}"
         self._engine = open_engine(
             path, who=self._who, metadata=journal_metadata, header=journal_header, kind="journal",
-            version=JOURNAL_VERSION, name=name,
+            version=JOURNAL_VERSION, name=name, read_only=read_only,
         )  # fmt: skip
         try:
             self._lock = None if read_only else _lock(path, self._who)
