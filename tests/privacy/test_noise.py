@@ -219,9 +219,11 @@ def test_the_reproducible_mode_claims_nothing_and_says_so(lab: LabMaker) -> None
 
 
 def test_a_ledger_with_a_limit_refuses_a_run_whose_noise_anyone_can_recompute(place: Path) -> None:
-    plan = plan_of(rounds=2, protect=privacy("record", "site", z=5.0), ledger="max_epsilon = 1000")
+    held = plan_of(rounds=2, protect=privacy("record", "site", z=5.0), ledger="max_epsilon = 1000", reproducible=False)
+    consilia.run(held, out=place / "held")
+    open_ended = plan_of(rounds=2, protect=privacy("record", "site", z=5.0))
     with pytest.raises(BudgetExceeded, match=r"at most 1000 over all runs; got run '.*', which claims no bound"):
-        consilia.run(plan, out=place / "run")
+        consilia.run(open_ended, out=place / "run")
     assert not (place / "run" / "result.json").exists()
 
 
