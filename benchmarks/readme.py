@@ -11,14 +11,13 @@ from benchmarks import (
     adult_tuning,
     heart,
     mnist_noniid,
-    mnist_sampled,
     mnist_scaffold,
 )
 from benchmarks.study import ROOT, read
 
 STUDIES = (
     heart.STUDY, adult.STUDY, adult_tuning.STUDY, adult_label.STUDY, adult_clip.STUDY, adult_sizes.STUDY, mnist_noniid.STUDY,
-    mnist_sampled.STUDY, mnist_scaffold.STUDY,
+    mnist_scaffold.STUDY,
 )  # fmt: skip
 PLACE = ROOT / "benchmarks" / "README.md"
 HEAD = """# Accuracy studies
