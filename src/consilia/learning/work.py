@@ -18,13 +18,21 @@ class LocalWork:
         batch_cap: poisson: largest batch.
         expected_batch: Public number that a sum of clipped gradients is divided by; never the realised batch.
         steps: fedavg: optimizer steps.
-        optimizer: sgd or adam, started afresh each round.
+        optimizer: sgd, adam, or dp-adam (adam without the noise's share of the second moment), started afresh each round.
         learning_rate: The local rate, eta.
         momentum: Of sgd.
         weight_decay: L2 penalty added to the gradient (after noise: it reads no data).
         proximal_mu: FedProx: weight of mu/2 |y - x|^2 on the shared layers.
         clip_norm: C, bound on each example's gradient (l2); None: no record-level privacy.
-        noise_multiplier: z; noise of standard deviation z C is added to each clipped sum. 0: none here.
+        noise_multiplier: z, what each step is charged for; without adaptive clipping the noise on a clipped sum has
+            standard deviation z C. 0: none here.
+        clipping: How each unit's gradient is bounded by C; adaptive: C follows a quantile of the units' norms.
+        target_quantile: adaptive: share of units whose norm should lie within C.
+        clip_learning_rate: adaptive: how fast C follows, on a log scale.
+        count_noise: adaptive: standard deviation of the noise on the count of units within C, in units; its cost is
+            part of z.
+        augment: How views of an image are drawn; a unit's gradient is the mean over its views, clipped after.
+        views: Views of each row and step.
     """
 
     algorithm: Literal["fedavg", "fedsgd"] = "fedavg"
@@ -34,13 +42,19 @@ class LocalWork:
     batch_cap: int | None = None
     expected_batch: float = 0.0
     steps: int = 1
-    optimizer: Literal["sgd", "adam"] = "sgd"
+    optimizer: Literal["sgd", "adam", "dp-adam"] = "sgd"
     learning_rate: float = 0.1
     momentum: float = 0.0
     weight_decay: float = 0.0
     proximal_mu: float = 0.0
     clip_norm: float | None = None
     noise_multiplier: float = 0.0
+    clipping: Literal["flat", "per-layer", "automatic", "adaptive"] = "flat"
+    target_quantile: float = 0.5
+    clip_learning_rate: float = 0.2
+    count_noise: float = 0.0
+    augment: Literal["none", "shift", "shift-flip"] = "none"
+    views: int = 1
 
     def __post_init__(self) -> None:
         """Refuse numbers under which a claim would be void.
@@ -62,6 +76,10 @@ class LocalWork:
                  "Set privacy.clip_norm: noise without a bound protects nobody"),
                 (self.steps >= 1, "local work", "at least one step", self.steps,
                  "Set training.local_steps or training.local_epochs to 1 or more"),
+                (self.clipping != "adaptive" or self.count_noise == self.noise_multiplier == 0 or (
+                    2 * self.count_noise > self.noise_multiplier > 0), "adaptive clipping",
+                 "a count whose noise costs less than the whole step: count_noise above z / 2",
+                 f"{self.count_noise} at z = {self.noise_multiplier}", "Raise privacy.count_noise"),
                 (self.algorithm != "fedsgd" or self.steps == 1, "fedsgd", "one step a round", self.steps,
                  'Set training.algorithm = "fedavg" for more'),
             )
