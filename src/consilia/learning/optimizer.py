@@ -4,18 +4,29 @@ from collections.abc import Callable
 
 import torch
 
+from consilia.dp.noise_share import NoiseShare
 from consilia.learning.flat import FlatModel
 from consilia.learning.work import LocalWork
 
 _BETA1, _BETA2, _EPSILON = 0.9, 0.999, 1e-8
 
 Step = Callable[[], None]
+Deviation = Callable[[], float]
 
 
-def start_optimizer(model: FlatModel, work: LocalWork) -> Step:
-    """Return a step that moves `model.trainable` against `model.grad`, with fresh state."""
+def start_optimizer(model: FlatModel, work: LocalWork, deviation: Deviation | None = None) -> Step:
+    """Return a step that moves `model.trainable` against `model.grad`, with fresh state.
+
+    Args:
+        model: The model.
+        work: Names the optimizer and its rate.
+        deviation: dp-adam: standard deviation of the noise on each coordinate of the gradient at hand, asked at each step;
+            by default z C / expected batch, which holds unless clipping is adaptive.
+    """
     if work.optimizer == "adam":
         return _adam(model, work.learning_rate)
+    if work.optimizer == "dp-adam":
+        return _dp_adam(model, work.learning_rate, deviation or _planned(work))
     if work.momentum > 0:
         return _momentum(model, work.learning_rate, work.momentum)
     values, grad, rate = model.trainable, model.grad, work.learning_rate
@@ -55,6 +66,37 @@ def _adam(model: FlatModel, rate: float) -> Step:
         values.addcdiv_(first, root, value=-rate / (1 - _BETA1**count))
 
     return step
+
+
+def _dp_adam(model: FlatModel, rate: float, deviation: Deviation) -> Step:
+    """Adam that divides by the gradient's size, not by the noise's.
+
+    Under noise of variance s^2 Adam's v tends to g^2 + s^2: where s is large all steps shrink alike, and Adam becomes sgd of
+    rate eta / s. Here s^2, which is public, is taken off. Reads the noisy gradient only, so it costs no privacy.
+
+    Source:
+        Tang, Shpilevskiy and Lecuyer (2024), DP-AdamBC, algorithm 1; for the floor see `NoiseShare`.
+    """
+    values, grad = model.trainable, model.grad
+    first, second, share = torch.zeros_like(values), torch.zeros_like(values), NoiseShare()
+
+    def step() -> None:
+        nonlocal share
+        share = share.after(deviation() ** 2, _BETA2)
+        weight, noise, floor = share.corrected(_BETA2)
+        first.lerp_(grad, 1 - _BETA1)
+        second.mul_(_BETA2).addcmul_(grad, grad, value=1 - _BETA2)
+        root = (second / weight).sub_(noise).clamp_(min=floor).sqrt_().add_(_EPSILON)
+        values.addcdiv_(first, root, value=-rate / (1 - _BETA1**share.steps))
+
+    return step
+
+
+def _planned(work: LocalWork) -> Deviation:
+    if work.clip_norm is None:
+        return lambda: 0.0
+    deviation = work.noise_multiplier * work.clip_norm / work.expected_batch
+    return lambda: deviation
 
 
 def distance_per_gradient(work: LocalWork, steps: int) -> float:
