@@ -1,6 +1,7 @@
 """Clipped sums equal the slow oracle, on drawn models, and bad examples count as nothing."""
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -12,12 +13,14 @@ from consilia.learning.flat import FlatModel
 from consilia.learning.models import build
 from consilia.learning.persample import fallback, layered
 from consilia.learning.persample.choose import choose
+from consilia.learning.persample.clipping import Clipping
 from consilia.learning.persample.engine import PerExample
 from consilia.learning.persample.fallback import Fallback
 from consilia.learning.persample.layered import LayeredChain
 from consilia.learning.persample.linear import LinearChain
 
 Oracle = Callable[[nn.Module, Tensor, Tensor, float], Tensor]
+flat = partial(Clipping, "flat")
 CLASSES = 3
 
 
@@ -73,8 +76,8 @@ def test_chain_equals_oracle(
     engine = choose(model, features.dim())
     assert isinstance(engine, LinearChain)
     expected = slow_clipped_sum(module, features, labels, clip_norm)
-    assert_same(engine.clipped_sum(features, labels, clip_norm), expected)
-    assert_same(Fallback.of(model).clipped_sum(features, labels, clip_norm), expected)
+    assert_same(engine.clipped_sum(features, labels, flat(clip_norm)).total, expected)
+    assert_same(Fallback.of(model).clipped_sum(features, labels, flat(clip_norm)).total, expected)
 
 
 @settings(max_examples=25, deadline=None)
@@ -99,8 +102,8 @@ def test_convolutions_equal_oracle(
         patch.setattr(layered, "_PATCHES_AT_ONCE", 50 * chunk)
         patch.setattr(layered, "_LARGE_PATCHES", 0 if chunk == 1 else 10**6)
         patch.setattr(layered, "_FEW_CHANNELS", chunk)
-        assert_same(engine.clipped_sum(features, labels, clip_norm), expected)
-    assert_same(Fallback.of(model).clipped_sum(features, labels, clip_norm), expected)
+        assert_same(engine.clipped_sum(features, labels, flat(clip_norm)).total, expected)
+    assert_same(Fallback.of(model).clipped_sum(features, labels, flat(clip_norm)).total, expected)
 
 
 @pytest.mark.parametrize("name", ["logistic", "mlp", "nodule-cnn", "resnet-gn"])
@@ -121,7 +124,7 @@ def test_bad_examples_contribute_nothing_else(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fallback, "_ELEMENTS_AT_ONCE", chunk)
         patch.setattr(layered, "_ROWS_AT_ONCE", chunk)
-        total = choose(model, 4).clipped_sum(spoilt, labels, 0.5)
+        total = choose(model, 4).clipped_sum(spoilt, labels, flat(0.5)).total
     assert_same(total, expected)
 
 
@@ -138,7 +141,8 @@ def test_each_contribution_is_at_most_the_clip_norm(
     clip = engine(model, 4)
     features, labels = batch((1, side, side), 8, seed=3)
     seen = [
-        float(clip.clipped_sum(features[i : i + 1].float(), labels[i : i + 1], 0.03).double().norm()) for i in range(8)
+        float(clip.clipped_sum(x.float(), y, flat(0.03)).total.double().norm())
+        for x, y in zip(features.split(1), labels.split(1), strict=True)
     ]
     assert 0.03 * (1 - 1e-5) <= max(seen) <= 0.03
 
@@ -195,7 +199,7 @@ def test_closed_form_is_not_used_where_it_would_be_wrong(slow_clipped_sum: Oracl
     features, labels = batch((3,), 6, seed=4)
     engine = choose(model, 2)
     assert isinstance(engine, Fallback)
-    total = engine.clipped_sum(features, labels, 0.7)
+    total = engine.clipped_sum(features, labels, flat(0.7)).total
     assert_same(total, slow_clipped_sum(module, features, labels, 0.7))
 
 
@@ -220,7 +224,7 @@ def test_layers_that_cannot_be_batched_go_one_at_a_time(slow_clipped_sum: Oracle
     model = FlatModel(module)
     features, labels = batch((4, 2), 5, seed=6)
     features[2] = float("nan")
-    choose(model, 3).clipped_sum(features, labels, 0.4)
+    choose(model, 3).clipped_sum(features, labels, flat(0.4))
     used = [p for name, p in module.named_parameters() if not name.startswith("unused")]
     module.unused.requires_grad_(False)
     expected = slow_clipped_sum(module, features, labels, 0.4)

@@ -17,7 +17,7 @@ from consilia.learning import private
 from consilia.learning.flat import FlatModel
 from consilia.learning.local import LocalResult, train
 from consilia.learning.models import build
-from consilia.learning.persample import linear
+from consilia.learning.persample import clipping
 from consilia.learning.private import private_gradient
 from consilia.learning.work import LocalWork
 
@@ -120,7 +120,7 @@ def test_one_record_moves_the_sum_by_at_most_the_clip_norm(
 ) -> None:
     assert CLIP * 0.99 < sensitivity_seen(CLIP, no_batch, name) < CLIP * 1.001
     assert sensitivity_seen(1.2 * CLIP, no_batch, name) > CLIP * 1.001
-    monkeypatch.setattr(linear, "clip_factors", lambda norms, _clip: torch.ones_like(norms))
+    monkeypatch.setattr(clipping, "clip_factors", lambda norms, _clip: torch.ones_like(norms))
     assert sensitivity_seen(CLIP, no_batch, name) > CLIP * 1.001
 
 

@@ -11,6 +11,7 @@ from torch.nn import functional as F  # noqa: N812
 from consilia.learning.flat import FlatModel
 from consilia.learning.layers import forbidden
 from consilia.learning.models import problems
+from consilia.learning.persample.clipping import Clipping
 from consilia.learning.persample.fallback import Fallback
 from consilia.learning.probe import mixed_examples
 
@@ -113,7 +114,9 @@ def test_what_is_refused_does_move_a_clipped_sum_by_more_than_the_clip_norm(
     for first in (0, 1):
         torch.manual_seed(5)
         own = Own(step)
-        sums.append(Fallback.of(FlatModel(own)).clipped_sum(rows[first:], labels[first:], 0.5).clone())
+        sums.append(
+            Fallback.of(FlatModel(own)).clipped_sum(rows[first:], labels[first:], Clipping("flat", 0.5)).total.clone()
+        )
     assert float((sums[0] - sums[1]).norm()) > 2 * 0.5
 
 

@@ -45,9 +45,9 @@ def watched() -> Iterator[tuple[dict[int, Batches], list[int]]]:
 
         return train(model, start, features, labels, work, next_batch=asked, **more)
 
-    def counted(self: Any, features: Any, labels: Any, clip_norm: float) -> Any:
+    def counted(self: Any, features: Any, labels: Any, *more: Any) -> Any:
         clipped.append(len(labels))
-        return clipped_sum(self, features, labels, clip_norm)
+        return clipped_sum(self, features, labels, *more)
 
     with patch.object(learner_module, "train", spied), patch.object(linear.LinearChain, "clipped_sum", counted):
         yield batches, clipped

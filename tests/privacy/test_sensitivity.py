@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.privacy.lab import FEDSGD, SITES, Lab, Vector, changed_row, counts, noise, plan_of, privacy, with_row
 
 from consilia.data.table import Table
-from consilia.learning.persample import linear
+from consilia.learning.persample import clipping
 from consilia.pipeline.clip import Clip
 
 LabMaker = Callable[..., Lab]
@@ -272,7 +272,7 @@ def test_the_bound_for_a_site_is_reached_at_every_site(name: str, lab: LabMaker)
 
 def test_a_missing_clip_is_seen(lab: LabMaker) -> None:
     """What the tests above measure is what a run without its clip fails by far."""
-    with patch.object(linear, "clip_factors", lambda norms, _clip: norms.new_ones(norms.shape)):
+    with patch.object(clipping, "clip_factors", lambda norms, _clip: norms.new_ones(norms.shape)):
         runs = Neighbours(lab, record_plan("server n"))
         table = runs.left.prepared.rows["Hungary"].train
         runs.right.hold("Hungary", with_row(table, np.full(table.features.shape[1], 10.0), 0))

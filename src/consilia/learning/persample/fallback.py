@@ -8,8 +8,11 @@ from torch.func import functional_call, grad, vmap
 from torch.nn import functional as F  # noqa: N812  (the name torch documents)
 
 from consilia.learning.flat import FlatModel
-from consilia.learning.persample.chain import gradient_of, row_norms
-from consilia.learning.persample.engine import clip_factors
+from consilia.learning.persample.chain import gradient_of
+from consilia.learning.persample.clipping import Clipping, add_clipped
+from consilia.learning.persample.engine import Clipped, layer_count, owner
+from consilia.learning.persample.parts import Formed
+from consilia.learning.persample.units import Units, split
 
 _ELEMENTS_AT_ONCE = 1 << 23  # gradient coordinates held at a time: 32 MiB in float32
 
@@ -33,31 +36,25 @@ class Fallback:
         }
         return cls(model, places)
 
-    def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
+    def clipped_sum(self, features: Tensor, labels: Tensor, clipping: Clipping, units: Units | None = None) -> Clipped:
         """Write the sum of clipped gradients to `model.grad`."""
         self.model.grad.zero_()
         values = {name: p.detach() for name, p in self.model.parameters.items()}
         chunk = max(1, _ELEMENTS_AT_ONCE // len(self.model.grad))
         each = vmap(grad(self._loss), in_dims=(None, 0, 0), randomness="different")
-        for x, y in zip(torch.split(features, chunk), torch.split(labels, chunk), strict=True):
-            if len(y) == 0:
-                continue
+        norms = []
+        for rows, some in split(len(labels), units, chunk):
+            x, y = features[rows], labels[rows]
             try:
                 found = each(values, x, y)
             except RuntimeError:  # torch.func cannot batch recurrent layers, nor branches on values
                 found = self._one_at_a_time(x, y)
-            gradients = {name: g.flatten(1) for name, g in found.items()}
-            parts = [row_norms(g) for g in gradients.values()]
-            norm = torch.linalg.vector_norm(torch.stack(parts), dim=0)
-            fit = torch.isfinite(norm)
-            spoilt = not bool(fit.all())
-            factors = torch.where(fit, clip_factors(norm, clip_norm), 0)
-            for name, g in gradients.items():
-                if spoilt:  # zero times NaN would be NaN
-                    g[~fit] = 0
-                into = gradient_of(self.model.parameters[name])
-                into += (factors @ g).view_as(into)
-        return self.model.grad
+            parts = [
+                Formed(owner(name), gradient_of(self.model.parameters[name]), _means(g.flatten(1), some))
+                for name, g in found.items()
+            ]
+            norms.append(add_clipped(parts, clipping, layer_count(self.model)))
+        return Clipped(self.model.grad, norms, clipping.bound)
 
     def _one_at_a_time(self, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
         parameters = list(self.model.parameters.values())
@@ -74,3 +71,7 @@ class Fallback:
         placed = {place: values[name] for place, name in self.places.items()}
         logits = functional_call(self.model.module, placed, (x[None],), tie_weights=False)
         return F.cross_entropy(logits, y[None])
+
+
+def _means(g: Tensor, units: Units | None) -> Tensor:
+    return g if units is None else units.summed(g * units.weights.to(g)[:, None])

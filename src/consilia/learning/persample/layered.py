@@ -10,7 +10,6 @@ Source:
     convolutional neural networks (grouped convolution).
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -19,15 +18,16 @@ from torch.nn import functional as F  # noqa: N812  (the name torch documents)
 from torch.nn.grad import conv2d_weight
 
 from consilia.learning.flat import FlatModel
-from consilia.learning.persample.chain import gradient_of, hooked, leaves, row_squares
-from consilia.learning.persample.engine import clip_factors
+from consilia.learning.persample.chain import gradient_of, hooked, leaves
+from consilia.learning.persample.clipping import Clipping, add_clipped
+from consilia.learning.persample.engine import Clipped, layer_count
+from consilia.learning.persample.parts import Formed, Outer
+from consilia.learning.persample.units import Units, split
 
 _ROWS_AT_ONCE = 256
 _PATCHES_AT_ONCE = 1 << 20  # elements of unfolded inputs: small enough to stay in the cache
 _LARGE_PATCHES = 40_000  # elements an example: above, copying them costs more than a call for each example
 _FEW_CHANNELS = 4  # below, one grouped convolution beats unfolding by 1.2 to 2 times; above, it loses up to 2
-
-Add = Callable[[Tensor | None, Tensor], None]
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class LayeredChain:
 
     model: FlatModel
     layers: tuple[nn.Module, ...]
+    names: dict[int, str]
 
     @classmethod
     def of(cls, model: FlatModel, rank: int) -> "LayeredChain | None":
@@ -55,27 +56,20 @@ class LayeredChain:
         flat = kinds.index(nn.Flatten)
         ordered = nn.Linear not in kinds[:flat] and nn.Conv2d not in kinds[flat:]
         simple = all(_simple(layer) for layer in chain)
-        return cls(model, chain) if ordered and simple else None
+        names = {id(layer): name for name, layer in model.module.named_modules()}
+        return cls(model, chain, names) if ordered and simple else None
 
-    def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
+    def clipped_sum(self, features: Tensor, labels: Tensor, clipping: Clipping, units: Units | None = None) -> Clipped:
         """Write the sum of clipped gradients to `model.grad`."""
         self.model.grad.zero_()
-        rows = zip(torch.split(features, _ROWS_AT_ONCE), torch.split(labels, _ROWS_AT_ONCE), strict=True)
-        for x, y in rows:
-            if len(y) == 0:
-                continue
-            parts = [_part(layer, a, b) for layer, a, b in self._book(x, y)]
-            norm = torch.stack([squares for squares, _ in parts]).sum(0).sqrt_()
-            fit = None
-            if not torch.isfinite(norm.sum()):  # zero times NaN would be NaN
-                fit = torch.isfinite(norm)
-                norm = norm[fit]
-            factors = clip_factors(norm, clip_norm)
-            for _, add in parts:
-                add(fit, factors)
-        return self.model.grad
+        norms = []
+        for rows, some in split(len(labels), units, _ROWS_AT_ONCE):
+            book = self._book(features[rows], labels[rows], some)
+            parts = [part for layer, a, b in book for part in _parts(self.names[id(layer)], layer, a, b, some)]
+            norms.append(add_clipped(parts, clipping, layer_count(self.model)))
+        return Clipped(self.model.grad, norms, clipping.bound)
 
-    def _book(self, x: Tensor, y: Tensor) -> list[tuple[nn.Linear | nn.Conv2d, Tensor, Tensor]]:
+    def _book(self, x: Tensor, y: Tensor, units: Units | None) -> list[tuple[nn.Linear | nn.Conv2d, Tensor, Tensor]]:
         """Return each layer that has parameters, with its inputs and the gradients at its outputs."""
         layers: list[nn.Linear | nn.Conv2d] = []
         inputs, outputs = [], []
@@ -92,7 +86,9 @@ class LayeredChain:
                 outputs.append(x)
             else:
                 x = torch.relu(x) if isinstance(layer, nn.ReLU) else layer(x)  # never in place
-        slopes = torch.autograd.grad(F.cross_entropy(x, y, reduction="sum"), outputs)
+        losses = F.cross_entropy(x, y, reduction="none")
+        loss = losses.sum() if units is None else losses @ units.weights.to(losses)
+        slopes = torch.autograd.grad(loss, outputs)
         return list(zip(layers, inputs, slopes, strict=True))
 
 
@@ -110,36 +106,16 @@ def _simple(layer: nn.Module) -> bool:
     return not isinstance(layer, nn.Flatten) or (layer.start_dim, layer.end_dim) == (1, -1)
 
 
-def _part(layer: nn.Linear | nn.Conv2d, a: Tensor, b: Tensor) -> tuple[Tensor, Add]:
-    """Return the squared norms of this layer's per-example gradients, and how to add their clipped sum."""
-    return _convolution(layer, a, b) if isinstance(layer, nn.Conv2d) else _linear(layer, a, b)
-
-
-def _linear(layer: nn.Linear, a: Tensor, b: Tensor) -> tuple[Tensor, Add]:
-    def add(fit: Tensor | None, factors: Tensor) -> None:
-        x, slopes = (a, b) if fit is None else (a[fit], b[fit])
-        scaled = slopes * factors[:, None]
-        gradient_of(layer.weight).addmm_(scaled.T, x)
-        if layer.bias is not None:
-            gradient_of(layer.bias).add_(scaled.sum(0))
-
-    return row_squares(b) * (row_squares(a) + (layer.bias is not None)), add
-
-
-def _convolution(layer: nn.Conv2d, a: Tensor, b: Tensor) -> tuple[Tensor, Add]:
-    each = _weight_gradients(layer, a, b).flatten(1)
-    biases = None if layer.bias is None else b.sum((2, 3))
-    squares = row_squares(each)
-    if biases is not None:
-        squares = squares + row_squares(biases)
-
-    def add(fit: Tensor | None, factors: Tensor) -> None:
-        for parameter, gradients in ((layer.weight, each), (layer.bias, biases)):
-            if gradients is not None and parameter is not None:
-                fitting = gradients if fit is None else gradients[fit]
-                gradient_of(parameter).add_((factors @ fitting).view_as(parameter))
-
-    return squares, add
+def _parts(name: str, layer: nn.Linear | nn.Conv2d, a: Tensor, b: Tensor, units: Units | None) -> list[Outer | Formed]:
+    """Return this layer's share of every unit's gradient."""
+    bias = None if layer.bias is None else gradient_of(layer.bias)
+    if isinstance(layer, nn.Linear):
+        a, b = (a[:, None], b[:, None]) if units is None else (units.padded(a), units.padded(b))
+        return [Outer(name, a, b, gradient_of(layer.weight), bias)]
+    each = [(gradient_of(layer.weight), _weight_gradients(layer, a, b))]
+    if bias is not None:
+        each.append((bias, b.sum((2, 3))))
+    return [Formed(name, into, g if units is None else units.summed(g)) for into, g in each]
 
 
 def _weight_gradients(layer: nn.Conv2d, a: Tensor, b: Tensor) -> Tensor:

@@ -16,8 +16,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  (the name torch documents)
 
 from consilia.learning.flat import FlatModel
-from consilia.learning.persample.chain import gradient_of, hooked, leaves, row_squares
-from consilia.learning.persample.engine import clip_factors
+from consilia.learning.persample.chain import gradient_of, hooked, leaves
+from consilia.learning.persample.clipping import Clipping, add_clipped
+from consilia.learning.persample.engine import Clipped, layer_count
+from consilia.learning.persample.parts import Outer
+from consilia.learning.persample.units import Units
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,7 @@ class LinearChain:
     model: FlatModel
     layers: tuple[nn.Module, ...]
     first: int
+    names: dict[int, str]
 
     @classmethod
     def of(cls, model: FlatModel, rank: int) -> "LinearChain | None":
@@ -45,26 +49,28 @@ class LinearChain:
         flat = rank == 2 or (bool(layers) and type(layers[0]) is nn.Flatten)
         if not (plain and once and flat and linear and layers[-1] is linear[-1]):
             return None
-        return cls(model, layers, layers.index(linear[0]))
+        names = {id(layer): name for name, layer in model.module.named_modules()}
+        return cls(model, layers, layers.index(linear[0]), names)
 
-    def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
+    def clipped_sum(self, features: Tensor, labels: Tensor, clipping: Clipping, units: Units | None = None) -> Clipped:
         """Write the sum of clipped gradients to `model.grad`."""
+        self.model.grad.zero_()
+        if len(labels) == 0:
+            return Clipped(self.model.grad, (), clipping.bound)
         with torch.no_grad():
             saved, slopes = self._forward(features)
             slopes.scatter_add_(1, labels[:, None], slopes.new_full((len(labels), 1), -1.0))
+            if units is not None:
+                slopes *= units.weights.to(slopes)[:, None]
             at = self._backward(saved, slopes)
-            squares = [row_squares(b) * (row_squares(a) + (layer.bias is not None)) for layer, a, b in at]
-            norms = sum(squares[1:], start=squares[0]).sqrt_()
-            if not torch.isfinite(norms.sum()):  # one test in the usual case
-                fit = torch.isfinite(norms)
-                norms = norms[fit]
-                at = [(layer, a[fit], b[fit]) for layer, a, b in at]  # zero times NaN would be NaN
-            factors = clip_factors(norms, clip_norm)[:, None]
-            for layer, a, b in at:
-                torch.mm(b.mul_(factors).T, a, out=gradient_of(layer.weight))
-                if layer.bias is not None:
-                    torch.sum(b, 0, out=gradient_of(layer.bias))
-        return self.model.grad
+            parts = [self._part(layer, a, b, units) for layer, a, b in at]
+            norms = add_clipped(parts, clipping, layer_count(self.model))
+        return Clipped(self.model.grad, (norms,), clipping.bound)
+
+    def _part(self, layer: nn.Linear, a: Tensor, b: Tensor, units: Units | None) -> Outer:
+        a, b = (a[:, None], b[:, None]) if units is None else (units.padded(a), units.padded(b))
+        bias = None if layer.bias is None else gradient_of(layer.bias)
+        return Outer(self.names[id(layer)], a, b, gradient_of(layer.weight), bias)
 
     # Both passes work in place on tensors they made: at a few thousand rows a fresh one costs more than its arithmetic.
 
