@@ -1,7 +1,8 @@
 """A module whose tensors live in one flat buffer: an update is one operation, a vector one copy.
 
 Layout of the buffer: [local trainable | shared trainable | shared running statistics]. The first two are what
-an optimizer moves, the last two are the vector that travels: each is one contiguous slice.
+an optimizer moves, the last two are the vector that travels: each is one contiguous slice. The head is the last of the
+shared trainable, so that a run may train it alone, or all but it: again one slice.
 """
 
 from typing import Literal
@@ -18,22 +19,25 @@ from consilia.core.update import Vector
 from consilia.learning.layers import random_kind
 
 LocalLayers = Literal["none", "norm", "head"]
+Part = Literal["all", "head", "backbone"]
 _NORMS = (_NormBase, nn.GroupNorm, nn.LayerNorm)
 
 
 class FlatModel:
     """A model as a vector.
 
-    Frozen parameters and buffers that are no floats are constants of the model's code: they never travel.
+    Parameters that are frozen when it is built, and buffers that are no floats, are constants of the model's code: they
+    never travel. "Trainable" is below what `train_only` last chose; at first all.
 
     Attributes:
         module: The model; its parameters and shared float buffers are views into one tensor.
-        segments: Names and shapes of the shared tensors, in the order of the vector.
+        segments: Names and shapes of the shared tensors, in the order of the vector; the same for every part.
         parameters: The trainable tensors by name, local ones first.
         trainable: Values of the trainable tensors, shape (p,).
         grad: Their gradient, shape (p,); every parameter's `.grad` is a view into it.
         shared: Values of the shared trainable tensors, a slice of `trainable`.
         shared_grad: Their gradient, a slice of `grad`.
+        span: Where `shared` stands in the vector.
         local: Values of the trainable tensors kept at the site, a slice of `trainable`.
         local_grad: Their gradient.
         batch_statistics: True if a layer normalises over the batch.
@@ -52,7 +56,7 @@ class FlatModel:
         persistent = module.state_dict(keep_vars=True).keys()
         buffers = {name: b for name, b in module.named_buffers() if name in persistent}
         statistics = {name: b for name, b in buffers.items() if b.is_floating_point() and name not in kept}
-        self.parameters = {**at_site, **travelling}
+        self._all, self._local_layers = {**at_site, **travelling}, local
         self.segments = tuple(
             Segment(name, tuple(tensor.shape)) for name, tensor in {**travelling, **statistics}.items()
         )
@@ -63,20 +67,18 @@ class FlatModel:
         first = next(iter(named.values()))
         p_local, p_shared = _size(at_site), _size(travelling)
         storage = torch.empty(p_local + p_shared + _size(statistics), dtype=first.dtype, device=first.device)
-        self.trainable = storage[: p_local + p_shared]
-        self.grad = torch.zeros_like(self.trainable)
-        self.local, self.shared = self.trainable[:p_local], self.trainable[p_local:]
-        self.local_grad, self.shared_grad = self.grad[:p_local], self.grad[p_local:]
+        self._values, self._p_local = storage[: p_local + p_shared], p_local
+        self._grad = torch.zeros_like(self._values)
         self._vector = storage[p_local:]
         # On the CPU a vector goes in and out by one NumPy copy, without a tensor being made.
         self._host = self._vector.numpy() if storage.device.type == "cpu" else None
         position = 0
-        for parameter in self.parameters.values():
+        for parameter in self._all.values():
             end = position + parameter.numel()
             view = storage[position:end].view(parameter.shape)
             view.copy_(parameter.data)
             parameter.data = view
-            parameter.grad = self.grad[position:end].view(parameter.shape)
+            parameter.grad = self._grad[position:end].view(parameter.shape)
             position = end
         for name, buffer in statistics.items():
             end = position + buffer.numel()
@@ -87,12 +89,74 @@ class FlatModel:
             position = end
         layers = list(module.modules())
         self.batch_statistics = any(isinstance(layer, _BatchNorm) for layer in layers)
+        self._keeps = bool(statistics) or any(isinstance(la, _NormBase) and la.track_running_stats for la in layers)
         self.stochastic = any(map(random_kind, layers))
+        self._choose(0, p_local + p_shared)
 
     @property
     def dim(self) -> int:
         """Length of the vector, d."""
         return self._vector.numel()
+
+    def part(self, part: Part) -> slice:
+        """Return where a part of the model stands in the vector.
+
+        The head is the last layer that has parameters, in the order in which the model's code names its layers; the
+        backbone is what comes before. "all" is the whole vector, running statistics included.
+
+        Raises:
+            PlanError: If the model has no such part, or keeps running statistics, which belong to neither.
+        """
+        if part == "all":
+            return slice(0, self.dim)
+        owner = _head(self.module)
+        tensors = dict(self.module.get_submodule(owner).named_parameters(owner, recurse=False))
+        head = {name: p for name, p in self._all.items() if name in tensors}
+        shared = len(self._values) - self._p_local
+        backbone = shared - _size(head)
+        faults = [
+            Problem(f'training part "{part}"', needs, got, hint)
+            for sound, needs, got, hint in (
+                (self._local_layers != "head", "a head that is shared", 'local_layers = "head"',
+                 'Set training.local_layers to "none" or "norm"'),
+                (not self._keeps, "a model without running statistics", "layers that keep some",
+                 "Replace BatchNorm with GroupNorm"),
+                (len(head) == len(tensors), f"layer {owner!r} to be trainable and used once",
+                 "a tensor of it that is frozen or shared with another layer", 'Set train = "all"'),
+                (backbone > 0, f"something to train before layer {owner!r}", "nothing", 'Set train = "all"'),
+            )
+            if not sound
+        ]  # fmt: skip
+        if faults:
+            raise PlanError(faults)
+        return slice(backbone, shared) if part == "head" else slice(0, backbone)
+
+    def train_only(self, part: Part) -> None:
+        """From now on train a part: all else is frozen, so that it does not move and meets neither clip nor noise.
+
+        `parameters`, `trainable`, `grad`, `shared`, `shared_grad`, `local`, `local_grad` and `span` narrow to the part; the
+        vector and its segments stay. Norms that stay at the site belong to the backbone.
+
+        Raises:
+            PlanError: As `part`.
+        """
+        at = self.part(part)
+        begin = self._p_local + at.start if part == "head" else 0
+        self._choose(begin, min(self._p_local + at.stop, len(self._values)))
+
+    def _choose(self, begin: int, end: int) -> None:
+        self.parameters, position = {}, 0
+        for name, parameter in self._all.items():
+            chosen = begin <= position < end
+            parameter.requires_grad_(chosen)
+            if chosen:
+                self.parameters[name] = parameter
+            position += parameter.numel()
+        self.trainable, self.grad = self._values[begin:end], self._grad[begin:end]
+        local = max(0, self._p_local - begin)
+        self.local, self.shared = self.trainable[:local], self.trainable[local:]
+        self.local_grad, self.shared_grad = self.grad[:local], self.grad[local:]
+        self.span = slice(end - self._p_local - len(self.shared), end - self._p_local)
 
     def get(self) -> Vector:
         """Return a copy of the vector, shape (d,), float32."""
@@ -164,11 +228,16 @@ def _faults(module: nn.Module) -> list[Problem]:
     return []
 
 
+def _head(module: nn.Module) -> str:
+    owners: list[str] = [name for name, layer in module.named_modules() if any(True for _ in layer.parameters(False))]
+    return owners[-1]
+
+
 def _local_names(module: nn.Module, local: LocalLayers) -> frozenset[str]:
     if local == "norm":
         owners = [name for name, layer in module.named_modules() if isinstance(layer, _NORMS)]
     elif local == "head":
-        owners = [name for name, layer in module.named_modules() if layer._parameters][-1:]
+        owners = [_head(module)]
     else:
         owners = []
     return frozenset(

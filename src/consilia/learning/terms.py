@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -66,9 +67,10 @@ def _scaffold(model: FlatModel, control: Control) -> Term:
     Source:
         Karimireddy et al. (2020), SCAFFOLD, algorithm 1, line 10.
     """
-    shared = len(model.shared)  # running statistics have no gradient
     c, c_i = control
-    correction = _tensor(c[:shared] - c_i[:shared], model.grad)
+    correction = _tensor(
+        c[model.span] - c_i[model.span], model.grad
+    )  # neither running statistics nor frozen parts have a gradient
 
     def term() -> None:
         model.shared_grad.add_(correction)
@@ -77,7 +79,7 @@ def _scaffold(model: FlatModel, control: Control) -> Term:
 
 
 def control_change(model: FlatModel, work: LocalWork, control: Control, moved: Vector, steps: int) -> Vector:
-    """Return c_i+ - c_i = (x - y) / (K eta) - c, shape (d,), float32; zero on running statistics.
+    """Return c_i+ - c_i = (x - y) / (K eta) - c, shape (d,), float32; zero on what has no gradient.
 
     With momentum, K eta is the distance that one unit of gradient moves the model, so that c_i+ is still a
     mean of the site's gradients.
@@ -92,9 +94,9 @@ def control_change(model: FlatModel, work: LocalWork, control: Control, moved: V
     Source:
         Karimireddy et al. (2020), SCAFFOLD, algorithm 1, line 12, option II.
     """
-    change = -(moved / distance_per_gradient(work, steps) + control[0])
-    change[len(model.shared) :] = 0
-    return change.astype("float32", copy=False)
+    change, at = np.zeros_like(moved), model.span
+    change[at] = -(moved[at] / distance_per_gradient(work, steps) + control[0][at])
+    return change
 
 
 def _tensor(values: Vector, like: Tensor) -> Tensor:
