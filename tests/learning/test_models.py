@@ -23,7 +23,11 @@ def size(module: nn.Module) -> int:
         ("mnist-cnn", (1, 28, 28), 10, 26_010),
         ("nodule-cnn", (1, 32, 32), 2, 543_490),
         ("nodule-cnn", (1, 128, 128), 2, 8_407_810),
+        ("lung-cnn", (1, 128, 128), 2, 89_282),
+        ("lung-cnn", (1, 64, 64), 2, 89_282),
         ("resnet-gn", (3, 32, 32), 10, 77_850),
+        ("ws-resnet", (3, 32, 32), 10, 77_850),
+        ("tabular-transformer", (22,), 2, 18_658),
     ],
 )
 def test_sizes(name: str, shape: tuple[int, ...], classes: int, expected: int) -> None:
@@ -63,6 +67,8 @@ def test_known_layers_are_named_once_with_their_replacement() -> None:
         ("resnet", (3, 32, 32), "resnet-gn"),
         ("mnist-cnn", (1, 12, 12), "at least 14 x 14"),
         ("nodule-cnn", (10,), "channels, height, width"),
+        ("lung-cnn", (1, 7, 64), "at least 8 x 8"),
+        ("tabular-transformer", (1025,), "at most 1024 columns"),
         ("no_such_package:factory", (3,), "ModuleNotFoundError"),
         ("json:no_such_factory", (3,), "AttributeError"),
         ("consilia_test_nets:fails", (3,), "ZeroDivisionError"),

@@ -8,14 +8,18 @@ from math import prod
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from consilia.core.errors import PlanError, Problem
+from consilia.learning.blocks.attention import AttentionBlock, ColumnTokens, FirstToken
+from consilia.learning.blocks.norm import group_norm
+from consilia.learning.blocks.residual import Residual, convolution
 from consilia.learning.layers import Unit, forbidden
 from consilia.learning.probe import mixed_examples
 
 Activation = Literal["relu", "tanh"]
 _ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh}
+_MOST_COLUMNS = 1024
 
 
 @dataclass(frozen=True)
@@ -76,30 +80,56 @@ def _nodule_cnn(shape: Shape) -> nn.Module:
     return nn.Sequential(*body, nn.Linear(flat, 128), shape.act(), nn.Linear(128, shape.classes))
 
 
-class _Residual(nn.Module):
-    def __init__(self, before: int, after: int, stride: int, shape: Shape) -> None:
-        super().__init__()
-        self.body = nn.Sequential(
-            nn.Conv2d(before, after, 3, stride=stride, padding=1, bias=False), nn.GroupNorm(8, after),
-            shape.act(), nn.Conv2d(after, after, 3, padding=1, bias=False), nn.GroupNorm(8, after),
-        )  # fmt: skip
-        self.skip: nn.Module = nn.Identity()
-        if stride != 1 or before != after:
-            self.skip = nn.Conv2d(before, after, 1, stride=stride, bias=False)
-        self.act = shape.act()
+def _lung_cnn(shape: Shape) -> nn.Module:
+    """For slices of 64 x 64 and more: the first layer has a stride, and the last map is pooled to 4 x 4 whatever the input.
 
-    def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.act(self.body(x) + self.skip(x))
-        return y
+    At 128 x 128 it has 90,000 parameters where `nodule-cnn` has 8.4 million, and holds 1 MB of maps an example.
+    """
+    channels, _, _ = _image(shape, 8)
+    return nn.Sequential(
+        nn.Conv2d(channels, 16, 5, stride=2, padding=2), shape.act(), nn.MaxPool2d(2),
+        nn.Conv2d(16, 32, 3, padding=1), shape.act(), nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 3, padding=1), shape.act(), nn.AdaptiveAvgPool2d(4), nn.Flatten(),
+        nn.Linear(1024, 64), shape.act(), nn.Linear(64, shape.classes),
+    )  # fmt: skip
+
+
+def _resnet(shape: Shape, *, standardized: bool) -> nn.Module:
+    channels, _, _ = _image(shape, 4)
+    return nn.Sequential(
+        convolution(channels, 16, 3, stride=1, padding=1, standardized=standardized), group_norm(16), shape.act(),
+        *(
+            Residual(before, after, stride=stride, act=shape.act, standardized=standardized)
+            for before, after, stride in ((16, 16, 1), (16, 32, 2), (32, 64, 2))
+        ),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, shape.classes),
+    )  # fmt: skip
 
 
 def _resnet_gn(shape: Shape) -> nn.Module:
     """Three residual stages of 16, 32 and 64 channels with GroupNorm, which treats each example alone."""
-    channels, _, _ = _image(shape, 4)
+    return _resnet(shape, standardized=False)
+
+
+def _ws_resnet(shape: Shape) -> nn.Module:
+    """`resnet-gn` with standardised kernels.
+
+    Source:
+        De et al. (2022), Unlocking high-accuracy differentially private image classification through scale (both under DP).
+    """
+    return _resnet(shape, standardized=True)
+
+
+def _tabular_transformer(shape: Shape) -> nn.Module:
+    """Two blocks of four heads over the columns, 32 wide: 17,250 parameters for two classes, and 64 for each column."""
+    columns, width = prod(shape.inputs), 32
+    if columns > _MOST_COLUMNS:
+        raise PlanError.of("model tabular-transformer", needs=f"at most {_MOST_COLUMNS} columns", got=columns,
+                           hint="Every column attends to every other; name logistic or mlp")  # fmt: skip
     return nn.Sequential(
-        nn.Conv2d(channels, 16, 3, padding=1, bias=False), nn.GroupNorm(8, 16), shape.act(),
-        _Residual(16, 16, 1, shape), _Residual(16, 32, 2, shape), _Residual(32, 64, 2, shape),
-        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, shape.classes),
+        nn.Flatten(), ColumnTokens(columns, width), AttentionBlock(width, 4, shape.act),
+        AttentionBlock(width, 4, shape.act),
+        FirstToken(), nn.LayerNorm(width), nn.Linear(width, shape.classes),
     )  # fmt: skip
 
 
@@ -125,7 +155,10 @@ CATALOGUE: dict[str, Callable[[Shape], nn.Module]] = {
     "mlp": _mlp,
     "mnist-cnn": _mnist_cnn,
     "nodule-cnn": _nodule_cnn,
+    "lung-cnn": _lung_cnn,
     "resnet-gn": _resnet_gn,
+    "ws-resnet": _ws_resnet,
+    "tabular-transformer": _tabular_transformer,
 }
 
 
@@ -176,11 +209,11 @@ def problems(model: nn.Module, *, unit: Unit, input_shape: Sequence[int]) -> lis
 
     Args:
         model: The built model.
-        unit: The plan's unit of privacy; per-example clipping is probed for "record".
+        unit: The plan's unit of privacy; per-example clipping is probed for "record" and "patient".
         input_shape: Shape of one example's features.
     """
     found = forbidden(model, unit)
-    if unit == "record" and not found:  # a known layer is named; the probe would only tell the same again
+    if unit in ("record", "patient") and not found:  # a known layer is named; the probe would only tell the same again
         found = mixed_examples(model, input_shape)
     return found
 

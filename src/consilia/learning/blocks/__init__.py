@@ -1,0 +1,1 @@
+"""Parts that models of the catalogue are built of, each of which treats every example alone. Whole models stand in `models`."""
