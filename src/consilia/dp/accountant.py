@@ -11,14 +11,14 @@ from consilia.core.errors import PlanError, Problem
 from consilia.core.spec import Adjacency
 from consilia.core.version import VERSION
 from consilia.dp import pld
-from consilia.dp.event import Event
+from consilia.dp.event import AnyEvent, Event, PureEvent
 from consilia.dp.gaussian import exact_epsilon
 from consilia.dp.ranges import countable, settled
 from consilia.dp.rdp import ORDERS, epsilon_from_rdp, rdp_vector
 
 __all__ = ["ORDERS", "Bound", "Composition", "bound", "epsilon_from_rdp", "rdp_epsilon", "rdp_vector"]
 
-Composition = Sequence[tuple[Event, int]]
+Composition = Sequence[tuple[AnyEvent, int]]
 """Pairs (event, number of times it is charged)."""
 
 
@@ -30,7 +30,8 @@ class Bound:
         epsilon: The smallest valid bound; infinity if there is none.
         accountant: Name and version of the accountant that gave it.
         rdp: What RDP at integer orders gives.
-        pld: What the privacy loss distribution gives (exact where nothing is sampled); infinity where it cannot say.
+        pld: What the privacy loss distribution gives (exact where nothing is sampled), pure releases added to it;
+            infinity where it cannot say.
     """
 
     epsilon: float
@@ -41,6 +42,9 @@ class Bound:
 
 def bound(composition: Composition, delta: float) -> Bound:
     """Return the tightest valid epsilon of a composition whose events are fixed in advance.
+
+    Pure releases are added to what the others give (basic composition), or enter their RDP: the smaller counts. Where all
+    are pure, delta may be 0.
 
     Raises:
         PlanError: If delta is not in (0, 1), or an event has no meaning.
@@ -66,15 +70,36 @@ def quick_bound(composition: Composition, delta: float) -> Bound:
 
 
 @lru_cache(maxsize=512)
-def _bound(composition: tuple[tuple[Event, int], ...], delta: float, quick: bool) -> Bound:
+def _bound(composition: tuple[tuple[AnyEvent, int], ...], delta: float, quick: bool) -> Bound:
+    pure = _pure(composition)
+    if not pure:
+        return _gaussian_bound(_merged(composition), delta, quick)
+    total = math.fsum(event.epsilon * times for event, times in pure)
     parts = _merged(composition)
+    if not parts:
+        by_sum, by_pld, name = total, math.inf, "sum of pure releases"
+    else:
+        gaussian = _gaussian_bound(parts, delta, quick)
+        by_sum, by_pld = total + gaussian.epsilon, total + gaussian.pld
+        name = f"sum of pure releases and {gaussian.accountant}"
+    by_rdp = _rdp_epsilon(parts, pure, delta) if delta > 0 else math.inf
+    if by_sum <= by_rdp:
+        return Bound(by_sum, name, by_rdp, by_pld)
+    return Bound(by_rdp, _own("RDP at integer orders"), by_rdp, by_pld)
+
+
+def _pure(composition: Iterable[tuple[AnyEvent, int]]) -> list[tuple[PureEvent, int]]:
+    return [(event, times) for event, times in composition if isinstance(event, PureEvent) and times]
+
+
+def _gaussian_bound(parts: Sequence[pld.Part], delta: float, quick: bool) -> Bound:
     if not parts:
         return Bound(0.0, "nothing is charged", 0.0, 0.0)
     if any(multiplier == 0 for multiplier, _, _ in parts):
         return Bound(math.inf, "none: a release has no noise", math.inf, math.inf)
     if not countable(sum(count for _, _, count in parts)):
         return Bound(math.inf, "none: too many releases", math.inf, math.inf)
-    by_rdp = _rdp_epsilon(parts, delta)
+    by_rdp = _rdp_epsilon(parts, (), delta)
     if by_rdp == 0:
         return Bound(0.0, _own("RDP at integer orders"), 0.0, math.inf)  # nothing is left to tighten
     if len(parts) == 1 and parts[0][1] == 1:
@@ -99,21 +124,27 @@ def rdp_epsilon(composition: Composition, delta: float) -> float:
         PlanError: If delta is not in (0, 1), or an event has no meaning.
     """
     _require_meaning(composition, delta)
-    parts = _merged(composition)
-    return _rdp_epsilon(parts, delta) if parts else 0.0
+    parts, pure = _merged(composition), _pure(composition)
+    if delta == 0:
+        return math.fsum(event.epsilon * times for event, times in pure)
+    return _rdp_epsilon(parts, pure, delta) if parts or pure else 0.0
 
 
-def _rdp_epsilon(parts: Sequence[pld.Part], delta: float) -> float:
+def _rdp_epsilon(parts: Sequence[pld.Part], pure: Sequence[tuple[PureEvent, int]], delta: float) -> float:
     rdp = np.zeros_like(ORDERS)
     for multiplier, rate, count in parts:
         rdp = rdp + rdp_vector(Event(multiplier, rate, count))
+    for event, times in pure:
+        rdp = rdp + times * rdp_vector(event)
     return epsilon_from_rdp(rdp, delta)
 
 
-def _merged(composition: Iterable[tuple[Event, int]]) -> list[pld.Part]:
+def _merged(composition: Iterable[tuple[AnyEvent, int]]) -> list[pld.Part]:
     # Equal mechanisms become one count; everything without sampling becomes one Gaussian (1/z^2 adds up).
     counts: dict[tuple[float, float], int] = {}
     for event, times in composition:
+        if isinstance(event, PureEvent):
+            continue
         if times and event.steps and event.sampling_rate > 0 and not math.isinf(event.noise_multiplier):
             key = settled(event.noise_multiplier, event.sampling_rate)
             counts[key] = counts.get(key, 0) + times * event.steps
@@ -129,11 +160,17 @@ def _merged(composition: Iterable[tuple[Event, int]]) -> list[pld.Part]:
 
 def _require_meaning(composition: Composition, delta: float) -> None:
     problems: list[Problem] = []
-    if not 0 < delta < 1:
+    all_pure = bool(composition) and all(isinstance(event, PureEvent) for event, _ in composition)
+    if not (0 < delta < 1 or (delta == 0 and all_pure)):
         problems.append(Problem("privacy accounting", "a delta between 0 and 1", str(delta),
                                 "Usual is 1e-5, or a tenth of 1 / the published count"))  # fmt: skip
     for event, times in composition:
         who = "a privacy event"
+        if isinstance(event, PureEvent):
+            if not event.epsilon >= 0 or times < 0:
+                problems.append(Problem(who, "an epsilon and a count of at least 0",
+                                        f"epsilon {event.epsilon} charged {times} times", "Take it from what ran"))  # fmt: skip
+            continue
         if not event.noise_multiplier >= 0:
             problems.append(Problem(who, "a noise multiplier of at least 0", str(event.noise_multiplier),
                                     "It is the noise's standard deviation over the sensitivity, such as 1.1"))  # fmt: skip

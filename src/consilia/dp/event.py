@@ -1,6 +1,7 @@
 """What was done to the data, as frozen values: the only thing an accountant sees.
 
-An event travels with the mechanism that draws the noise; nobody types an epsilon in.
+`Event` is Gaussian noise on a sum, `PureEvent` any release whose epsilon holds with delta = 0. An event travels with the
+mechanism that draws the noise; nobody types an epsilon in.
 """
 
 from dataclasses import dataclass
@@ -61,3 +62,60 @@ class Event:
     def digest(self) -> str:
         """A name for events that are the same mechanism."""
         return digest(self.to_json())
+
+    @property
+    def summary(self) -> str:
+        """The mechanism in words, for a message."""
+        return f"noise multiplier {self.noise_multiplier:g}, sampling rate {self.sampling_rate:g}, {self.steps} steps"
+
+
+@dataclass(frozen=True)
+class PureEvent:
+    """One release that is epsilon-differentially private with delta = 0, whatever its mechanism.
+
+    Attributes:
+        epsilon: Bound on the logarithm of the ratio of densities on neighbouring data sets, at least 0.
+        adjacency: The neighbouring relation that the bound was stated for.
+    """
+
+    epsilon: float
+    adjacency: Adjacency = Adjacency.ADD_REMOVE
+
+    def to_json(self) -> dict[str, Json]:
+        """Return plain values for a ledger or a record."""
+        return {"mechanism": "pure", "epsilon": float(self.epsilon), "adjacency": str(self.adjacency)}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Json]) -> "PureEvent":
+        """Read back what `to_json` wrote.
+
+        Raises:
+            ValueError: If a field is missing or of another kind.
+        """
+        try:
+            return cls(float(value["epsilon"]), Adjacency(str(value["adjacency"])))  # type: ignore[arg-type]
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"not a privacy event: {error}") from None
+
+    @cached_property
+    def digest(self) -> str:
+        """A name for events that are the same mechanism."""
+        return digest(self.to_json())
+
+    @property
+    def summary(self) -> str:
+        """The mechanism in words, for a message."""
+        return f"epsilon {self.epsilon:g} without a delta"
+
+
+AnyEvent = Event | PureEvent
+
+
+def event_from_json(value: dict[str, Json]) -> AnyEvent:
+    """Read back an event of either kind.
+
+    Raises:
+        ValueError: If it is neither.
+    """
+    pure = isinstance(value, dict) and value.get("mechanism") == "pure"
+    return PureEvent.from_json(value) if pure else Event.from_json(value)

@@ -15,7 +15,7 @@ from consilia.core.canonical import Json
 from consilia.core.errors import BudgetExceeded, Problem
 from consilia.core.spec import Adjacency
 from consilia.dp.chain import unreadable
-from consilia.dp.event import Event
+from consilia.dp.event import AnyEvent, event_from_json
 
 
 class Relation(NamedTuple):
@@ -44,7 +44,7 @@ class Allotment:
 
     run: str
     population: str
-    events: tuple[tuple[Event, int], ...]
+    events: tuple[tuple[AnyEvent, int], ...]
     epsilon: float
     delta: float
     adjacency: Adjacency
@@ -88,7 +88,7 @@ class Allotment:
             return cls(
                 run=str(value["run"]),
                 population=str(value["population"]),
-                events=tuple((Event.from_json(event), int(times)) for event, times in pairs),
+                events=tuple((event_from_json(event), int(times)) for event, times in pairs),
                 epsilon=math.inf if epsilon is None else float(cast("float", epsilon)),
                 delta=float(cast("float", value["delta"])),
                 adjacency=Adjacency(str(value["adjacency"])),
@@ -187,7 +187,7 @@ def _beyond(
                           "Ask for less, or let the steward raise it with `consilia ledger limit`")  # fmt: skip
 
 
-def admit_charge(allotment: Allotment, charged: Mapping[str, int], event: Event) -> None:
+def admit_charge(allotment: Allotment, charged: Mapping[str, int], event: AnyEvent) -> None:
     """Check that one more charge stays within a run's allotment. Constant time.
 
     Args:
@@ -209,8 +209,7 @@ def admit_charge(allotment: Allotment, charged: Mapping[str, int], event: Event)
     raise BudgetExceeded.of(
         f"run {allotment.run!r} on {allotment.population!r}",
         needs="a charge that its allotment still holds",
-        got=f"charge {used + 1} of {allowed} allowed for noise multiplier {event.noise_multiplier:g}, "
-        f"sampling rate {event.sampling_rate:g}, {event.steps} steps",
+        got=f"charge {used + 1} of {allowed} allowed for {event.summary}",
         hint="Nothing was released; start a new run with a new allotment",
     )
 

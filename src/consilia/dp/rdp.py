@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from consilia.dp.event import Event
+from consilia.dp.event import AnyEvent, PureEvent
 from consilia.dp.ranges import countable, settled
 
 Vector64 = NDArray[np.float64]
@@ -62,18 +62,22 @@ def _one_step(noise_multiplier: float, sampling_rate: float) -> Vector64:
     return np.asarray(np.logaddexp(0.0, log_sum) / (ORDERS - 1), dtype=np.float64)
 
 
-def rdp_vector(event: Event) -> Vector64:
+def rdp_vector(event: AnyEvent) -> Vector64:
     """Return the RDP of one charge of `event` (all its steps) at `ORDERS`, shape (orders,). Vectors of charges add up.
 
     Guarantees:
         For every order a, the Renyi divergence of order a between the releases on neighbouring data sets, either way
         round, is at most the value returned, if each step adds Gaussian noise of `noise_multiplier` times the
-        sensitivity to a sum over an independent, secret Poisson sample of rate `sampling_rate`.
+        sensitivity to a sum over an independent, secret Poisson sample of rate `sampling_rate`; or if the release is
+        `epsilon`-differentially private.
 
     Source:
         Mironov, Talwar and Zhang (2019), Renyi differential privacy of the sampled Gaussian mechanism, section 3.3
         (integer orders; theorem 5 for the direction). Mironov (2017), Renyi differential privacy, for q = 1.
+        Bun and Steinke (2016), Concentrated differential privacy, proposition 3.3, for pure releases.
     """
+    if isinstance(event, PureEvent):
+        return np.minimum(event.epsilon, ORDERS * event.epsilon**2 / 2)
     if event.steps == 0:
         return np.zeros_like(ORDERS)
     if not countable(event.steps):

@@ -19,7 +19,7 @@ from consilia.core.canonical import Json, digest_bytes
 from consilia.core.errors import PlanError, StoreError
 from consilia.dp import ledger
 from consilia.dp.chain import Kind
-from consilia.dp.event import Event
+from consilia.dp.event import AnyEvent
 from consilia.dp.ledger import Allotment
 from consilia.store import kept
 from consilia.store.crash import crash_point
@@ -49,7 +49,7 @@ class Hold:
     run: str
     round: int
     purpose: Purpose
-    event: Event
+    event: AnyEvent
     index: int
     head: str
     reused: bool
@@ -109,7 +109,7 @@ class SiteStore(LedgerView):
             standing = self._chains.refresh(connection, population)
             return self._chains.append(connection, standing.next(Kind.LIMIT, "", 0, {"limit": epsilon}))
 
-    def reserve(self, run: str, round: int, purpose: Purpose, event: Event, *, reuse_open: bool) -> Hold:
+    def reserve(self, run: str, round: int, purpose: Purpose, event: AnyEvent, *, reuse_open: bool) -> Hold:
         """Charge one release before it is computed. The charge is on disk when this returns.
 
         Args:

@@ -8,7 +8,7 @@ from typing import Self
 from consilia.core.errors import StoreError
 from consilia.dp import chain, ledger
 from consilia.dp.chain import Entry
-from consilia.dp.event import Event
+from consilia.dp.event import AnyEvent
 from consilia.dp.ledger import Allotment, Relation
 from consilia.store.chains import Chains
 from consilia.store.engine import open_engine, reading
@@ -53,7 +53,7 @@ class LedgerView:
     ) -> None:
         self.close()
 
-    def charged(self, run: str) -> list[tuple[Event, int]]:
+    def charged(self, run: str) -> list[tuple[AnyEvent, int]]:
         """Return what a run has charged: (event, how often), open holds included."""
         with self._lock, reading(self._engine, self._who) as connection:
             population = self._chains.population(connection, run)

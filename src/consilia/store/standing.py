@@ -10,7 +10,7 @@ from typing import cast
 from consilia.core.canonical import Json, digest
 from consilia.core.errors import StoreError
 from consilia.dp.chain import Entry, Kind, append, genesis, unreadable
-from consilia.dp.event import Event
+from consilia.dp.event import AnyEvent
 from consilia.dp.ledger import Allotment
 
 
@@ -34,7 +34,7 @@ class RunStanding:
     commits: dict[str, Entry] = field(default_factory=dict)
     closed: str | None = None
 
-    def open_hold(self, round: int, purpose: str, event: Event) -> Entry | None:
+    def open_hold(self, round: int, purpose: str, event: AnyEvent) -> Entry | None:
         """Return the newest open hold for this very release, or None."""
         wanted = event.to_json()
         for entry in reversed(self.open.values()):
@@ -58,7 +58,7 @@ class Standing:
     population: str
     last: Entry | None = None
     runs: dict[str, RunStanding] = field(default_factory=dict)
-    events: dict[str, Event] = field(default_factory=dict)
+    events: dict[str, AnyEvent] = field(default_factory=dict)
     limit: float | None = None
 
     @property
