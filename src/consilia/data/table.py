@@ -29,6 +29,7 @@ class Table:
         name: What the table is called in messages and records.
         columns: Names of the features of a flat table; empty for images.
         notes: What the reader decided on the way, one sentence each.
+        origin: Fingerprint of the rows that computed features stand for; None for rows as their source gives them.
 
     Raises:
         DataError: If the parts do not belong together (number of rows, types).
@@ -44,6 +45,7 @@ class Table:
     name: str
     columns: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    origin: str | None = None
 
     def __post_init__(self) -> None:
         problems = list(self._misfits())
@@ -76,9 +78,10 @@ class Table:
         return tuple(int(size) for size in self.features.shape[1:])
 
     def take(self, index: Index) -> "Table":
-        """Return the rows at these positions, in this order, as a copy."""
+        """Return the rows at these positions, in this order, as a copy; other rows, so without this table's origin."""
         return replace(
             self,
+            origin=None,
             features=self.features[index],
             labels=self.labels[index],
             ids=self.ids[index],
@@ -89,13 +92,16 @@ class Table:
 
     def copy(self) -> "Table":
         """Return a table whose arrays may be written to without touching this one's."""
-        return self.take(np.arange(len(self)))
+        return replace(self.take(np.arange(len(self))), origin=self.origin)
 
     def fingerprint(self) -> str:
         """Return a SHA-256, in hex, over all rows and their order; the name and the notes do not count.
 
-        A ledger records it beside each entry. It is computed from patients' rows: it stays at the site.
+        A ledger records it beside each entry. It is computed from patients' rows: it stays at the site. Computed
+        features answer for the rows they were computed from, which are the same on every machine.
         """
+        if self.origin is not None:
+            return self.origin
         state = hashlib.sha256()
         for array in (self.features, self.labels, self.official_test):
             if array is None:
