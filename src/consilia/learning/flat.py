@@ -38,6 +38,7 @@ class FlatModel:
         shared: Values of the shared trainable tensors, a slice of `trainable`.
         shared_grad: Their gradient, a slice of `grad`.
         span: Where `shared` stands in the vector.
+        trains: Which part of the model is trained.
         local: Values of the trainable tensors kept at the site, a slice of `trainable`.
         local_grad: Their gradient.
         batch_statistics: True if a layer normalises over the batch.
@@ -91,6 +92,7 @@ class FlatModel:
         self.batch_statistics = any(isinstance(layer, _BatchNorm) for layer in layers)
         self._keeps = bool(statistics) or any(isinstance(la, _NormBase) and la.track_running_stats for la in layers)
         self.stochastic = any(map(random_kind, layers))
+        self.trains: Part = "all"
         self._choose(0, p_local + p_shared)
 
     @property
@@ -101,15 +103,15 @@ class FlatModel:
     def part(self, part: Part) -> slice:
         """Return where a part of the model stands in the vector.
 
-        The head is the last layer that has parameters, in the order in which the model's code names its layers; the
-        backbone is what comes before. "all" is the whole vector, running statistics included.
+        The head is what `head_layer` names; the backbone is what comes before. "all" is the whole vector, with running
+        statistics.
 
         Raises:
             PlanError: If the model has no such part, or keeps running statistics, which belong to neither.
         """
         if part == "all":
             return slice(0, self.dim)
-        owner = _head(self.module)
+        owner = head_layer(self.module)
         tensors = dict(self.module.get_submodule(owner).named_parameters(owner, recurse=False))
         head = {name: p for name, p in self._all.items() if name in tensors}
         shared = len(self._values) - self._p_local
@@ -141,6 +143,7 @@ class FlatModel:
             PlanError: As `part`.
         """
         at = self.part(part)
+        self.trains = part
         begin = self._p_local + at.start if part == "head" else 0
         self._choose(begin, min(self._p_local + at.stop, len(self._values)))
 
@@ -228,7 +231,8 @@ def _faults(module: nn.Module) -> list[Problem]:
     return []
 
 
-def _head(module: nn.Module) -> str:
+def head_layer(module: nn.Module) -> str:
+    """Return the name of the last layer that has parameters, in the order in which the model's code names its layers."""
     owners: list[str] = [name for name, layer in module.named_modules() if any(True for _ in layer.parameters(False))]
     return owners[-1]
 
@@ -237,7 +241,7 @@ def _local_names(module: nn.Module, local: LocalLayers) -> frozenset[str]:
     if local == "norm":
         owners = [name for name, layer in module.named_modules() if isinstance(layer, _NORMS)]
     elif local == "head":
-        owners = [_head(module)]
+        owners = [head_layer(module)]
     else:
         owners = []
     return frozenset(
