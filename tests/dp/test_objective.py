@@ -239,8 +239,9 @@ def test_a_source_pulls_and_pays_for_the_curvature() -> None:
     [
         ({"epsilon": 0.0}, "epsilon above 0"),
         ({"epsilon": math.nan}, "epsilon above 0"),
-        ({"alpha": 0.0}, "alpha above 0"),
-        ({"alpha": math.inf}, "alpha above 0"),
+        ({"alpha": 0.0}, r"alpha \+ pull above 0"),
+        ({"alpha": -1.0, "pull": 2.0}, "alpha of at least 0"),
+        ({"alpha": math.inf}, "alpha of at least 0"),
         ({"rows": 0}, "rows of at least 1"),
         ({"row_bound": -1.0}, "row_bound above 0"),
         ({"pull": -1.0}, "pull of at least 0"),

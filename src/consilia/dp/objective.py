@@ -25,7 +25,7 @@ class ObjectivePerturbation:
 
     Attributes:
         epsilon: Of the whole release; delta is 0.
-        alpha: Ridge weight of the *sum* objective (not of a mean), above 0. In units of s^2.
+        alpha: Ridge weight of the *sum* objective (not of a mean), in units of s^2; alpha + eta has to be above 0.
         rows: Registered upper bound on the number of rows (public).
         row_bound: s; longer rows are scaled down to it.
         pull: eta, the weight that draws w towards a public or already released `source`; 0 without one.
@@ -53,7 +53,14 @@ class ObjectivePerturbation:
             Problem("objective perturbation", f"{name} {needs}", f"{value:g}", hint)
             for name, needs, value, fits, hint in (
                 ("epsilon", "above 0, finite", self.epsilon, 0 < self.epsilon < np.inf, "Usual is 0.1 to 3"),
-                ("alpha", "above 0, finite", self.alpha, 0 < self.alpha < np.inf, "Usual is 1 / epsilon to 100"),
+                ("alpha", "of at least 0, finite", self.alpha, 0 <= self.alpha < np.inf, "Usual is 1 / epsilon to 100"),
+                (
+                    "alpha + pull",
+                    "above 0",
+                    self.curvature,
+                    not self.curvature <= 0,
+                    "Without a ridge nothing is bounded",
+                ),
                 ("rows", "of at least 1", self.rows, self.rows >= 1, "Register an upper bound on the rows"),
                 ("row_bound", "above 0, finite", self.row_bound, 0 < self.row_bound < np.inf, "Usual is 1"),
                 ("pull", "of at least 0, finite", self.pull, 0 <= self.pull < np.inf, "0 means no source"),
