@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from consilia.core.randomness import SecretRng, SharedSeed
+from consilia.core.randomness import SecretRng, SharedSeed, normals
 
 
 def test_labels_separate_streams() -> None:
@@ -73,3 +73,12 @@ def test_permutation_reaches_every_order() -> None:
     rng = SecretRng(bytes(range(32)))
     orders = {tuple(rng.permutation(4)) for _ in range(600)}
     assert len(orders) == 24
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 7, 34, 1602, 2**15 + 3])
+def test_normals_of_many_streams_are_each_streams_own(size: int) -> None:
+    root = SecretRng(bytes(32))
+    one, other = ([root.derive("site", i) for i in range(5)] for _ in range(2))
+    for _ in range(2):  # the second draw tells whether the streams have moved alike
+        np.testing.assert_allclose(normals(one, size), np.array([rng.normal(size) for rng in other]), rtol=1e-13)
+    assert normals([], 3).shape == (0, 3)

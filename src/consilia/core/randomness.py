@@ -5,6 +5,7 @@
 """
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -86,8 +87,7 @@ class SecretRng:
 
     def uniform(self, size: int) -> NDArray[np.float64]:
         """Return `size` uniforms in [0, 1), each a multiple of 2**-53. Shape (size,)."""
-        words = np.frombuffer(self._stream.update(bytes(8 * size)), dtype="<u8")
-        return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        return _uniforms(self.token(8 * size))
 
     def normal(self, size: int) -> NDArray[np.float64]:
         """Return `size` standard normals, shape (size,)."""
@@ -95,15 +95,38 @@ class SecretRng:
         out = np.empty((2, half))
         for start in range(0, half, _PAIRS):
             pairs = out[:, start : start + _PAIRS]
-            u = self.uniform(pairs.size).reshape(pairs.shape)
-            radius = np.sqrt(-2.0 * np.log1p(-u[0]))  # 1 - u is in (0, 1], so the logarithm is finite
-            tangent = np.tan(np.pi * (u[1] - 0.5))  # one tangent is several times quicker than a cosine and a sine
-            square = tangent * tangent  # at most 3e32: pi / 2 is no double
-            radius /= 1.0 + square
-            np.multiply(radius, 1.0 - square, out=pairs[0])
-            np.multiply(radius, 2.0 * tangent, out=pairs[1])
+            _box_muller(self.uniform(pairs.size).reshape(pairs.shape), pairs)
         return out.ravel()[:size]
 
     def permutation(self, size: int) -> NDArray[np.int64]:
         """Return a secret order of range(size), shape (size,)."""
         return np.argsort(self.uniform(size), kind="stable")
+
+
+def normals(streams: Sequence[SecretRng], size: int) -> NDArray[np.float64]:
+    """Return what each stream's `normal(size)` gives, shape (streams, size); many small draws at the price of one large.
+
+    Guarantees:
+        Row i is computed from the bytes of stream i alone, which moves on as `normal` moves it.
+    """
+    half = (size + 1) // 2
+    if half > _PAIRS:
+        return np.array([stream.normal(size) for stream in streams]).reshape(len(streams), size)
+    uniforms = _uniforms(b"".join([stream.token(16 * half) for stream in streams])).reshape(len(streams), 2, half)
+    out = np.empty_like(uniforms)
+    _box_muller(uniforms.transpose(1, 0, 2), out.transpose(1, 0, 2))
+    return out.reshape(len(streams), 2 * half)[:, :size]
+
+
+def _uniforms(words: bytes) -> NDArray[np.float64]:
+    return (np.frombuffer(words, dtype="<u8") >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def _box_muller(uniforms: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    """Write normals made of uniforms; both of shape (2, ...)."""
+    radius = np.sqrt(-2.0 * np.log1p(-uniforms[0]))  # 1 - u is in (0, 1], so the logarithm is finite
+    tangent = np.tan(np.pi * (uniforms[1] - 0.5))  # one tangent is several times quicker than a cosine and a sine
+    square = tangent * tangent  # at most 3e32: pi / 2 is no double
+    radius /= 1.0 + square
+    np.multiply(radius, 1.0 - square, out=out[0])
+    np.multiply(radius, 2.0 * tangent, out=out[1])

@@ -1,11 +1,12 @@
 """Local optimizers on the flat vector: a step is a few operations, whatever the number of layers."""
 
 from collections.abc import Callable
+from typing import Protocol
 
 import torch
+from torch import Tensor
 
 from consilia.dp.noise_share import NoiseShare
-from consilia.learning.flat import FlatModel
 from consilia.learning.work import LocalWork
 
 _BETA1, _BETA2, _EPSILON = 0.9, 0.999, 1e-8
@@ -14,7 +15,23 @@ Step = Callable[[], None]
 Deviation = Callable[[], float]
 
 
-def start_optimizer(model: FlatModel, work: LocalWork, deviation: Deviation | None = None) -> Step:
+class Moving(Protocol):
+    """What is trained: one model, or those of many sites side by side.
+
+    Attributes:
+        trainable: Its values, shape (p,).
+        grad: Their gradient, shape (p,).
+        shared: The part that travels, a slice of `trainable`.
+        shared_grad: Its gradient.
+    """
+
+    trainable: Tensor
+    grad: Tensor
+    shared: Tensor
+    shared_grad: Tensor
+
+
+def start_optimizer(model: Moving, work: LocalWork, deviation: Deviation | None = None) -> Step:
     """Return a step that moves `model.trainable` against `model.grad`, with fresh state.
 
     Args:
@@ -37,7 +54,7 @@ def start_optimizer(model: FlatModel, work: LocalWork, deviation: Deviation | No
     return step
 
 
-def _momentum(model: FlatModel, rate: float, momentum: float) -> Step:
+def _momentum(model: Moving, rate: float, momentum: float) -> Step:
     values, grad = model.trainable, model.grad
     velocity = torch.zeros_like(values)
 
@@ -48,7 +65,7 @@ def _momentum(model: FlatModel, rate: float, momentum: float) -> Step:
     return step
 
 
-def _adam(model: FlatModel, rate: float) -> Step:
+def _adam(model: Moving, rate: float) -> Step:
     """Adam with bias correction.
 
     Source:
@@ -68,7 +85,7 @@ def _adam(model: FlatModel, rate: float) -> Step:
     return step
 
 
-def _dp_adam(model: FlatModel, rate: float, deviation: Deviation) -> Step:
+def _dp_adam(model: Moving, rate: float, deviation: Deviation) -> Step:
     """Adam that divides by the gradient's size, not by the noise's.
 
     Under noise of variance s^2 Adam's v tends to g^2 + s^2: where s is large all steps shrink alike, and Adam becomes sgd of

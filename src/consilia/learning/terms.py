@@ -9,7 +9,7 @@ from torch import Tensor
 from consilia.core.errors import PlanError
 from consilia.core.update import Vector
 from consilia.learning.flat import FlatModel
-from consilia.learning.optimizer import distance_per_gradient
+from consilia.learning.optimizer import Moving, distance_per_gradient
 from consilia.learning.work import LocalWork
 
 Term = Callable[[], None]
@@ -27,11 +27,7 @@ def start_terms(model: FlatModel, work: LocalWork, control: Control | None) -> l
     Raises:
         PlanError: If SCAFFOLD is asked with fedsgd or Adam: only local sgd moves in proportion to gradients.
     """
-    terms: list[Term] = []
-    if work.weight_decay > 0:
-        terms.append(_decay(model, work.weight_decay))
-    if work.proximal_mu > 0:
-        terms.append(_proximal(model, work.proximal_mu))
+    terms = pulls(model, work)
     if control is not None:
         if (work.algorithm, work.optimizer) != ("fedavg", "sgd"):
             raise PlanError.of("scaffold", needs="fedavg with local sgd", got=f"{work.algorithm} with {work.optimizer}",
@@ -40,14 +36,24 @@ def start_terms(model: FlatModel, work: LocalWork, control: Control | None) -> l
     return terms
 
 
-def _decay(model: FlatModel, weight: float) -> Term:
+def pulls(model: Moving, work: LocalWork) -> list[Term]:
+    """Return those terms that pull towards zero and towards the round's start, at which the model stands."""
+    terms: list[Term] = []
+    if work.weight_decay > 0:
+        terms.append(_decay(model, work.weight_decay))
+    if work.proximal_mu > 0:
+        terms.append(_proximal(model, work.proximal_mu))
+    return terms
+
+
+def _decay(model: Moving, weight: float) -> Term:
     def term() -> None:
         model.grad.add_(model.trainable, alpha=weight)
 
     return term
 
 
-def _proximal(model: FlatModel, mu: float) -> Term:
+def _proximal(model: Moving, mu: float) -> Term:
     """FedProx: the gradient of mu/2 |y - x|^2 on the shared layers.
 
     Source:
