@@ -156,6 +156,15 @@ def test_rows_are_treated_alone(name: str) -> None:
     torch.testing.assert_close(together[2:3], module(inputs[2:3]), atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("name", ["ws-resnet", "tabular-transformer"])
+def test_an_exported_program_takes_any_number_of_rows(name: str) -> None:
+    module, shape = made(name)
+    rows = torch.export.Dim("rows")
+    program = torch.export.export(module.eval(), (torch.zeros(2, *shape),), dynamic_shapes=({0: rows},)).module()
+    inputs = torch.randn(5, *shape)
+    torch.testing.assert_close(program(inputs), module(inputs))
+
+
 def test_the_transformer_learns_an_interaction_that_no_linear_model_can() -> None:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(400, 4, generator=generator)

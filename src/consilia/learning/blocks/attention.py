@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812  (the name torch documents)
 
 
 class ColumnTokens(nn.Module):
@@ -23,7 +24,7 @@ class ColumnTokens(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return the tokens; the row's own stands first."""
         columns = x[:, :, None] * self.weight  # (b, f, width)
-        return torch.cat([columns.new_zeros(len(x), 1, columns.shape[2]), columns], dim=1) + self.bias
+        return F.pad(columns, (0, 0, 1, 0)) + self.bias
 
 
 class AttentionBlock(nn.Module):
