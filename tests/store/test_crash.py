@@ -148,6 +148,7 @@ def test_every_crash_point_of_the_store_is_killed_at() -> None:
     elsewhere = {
         f"journal.stage.{where}" for where in _EACH
     }  # tests/rounds/test_kill.py, where there is something to stage
+    elsewhere |= {f"ledger.forget.{where}" for where in _EACH}  # tests/study/test_kill.py, where a trial was beaten
     assert names == {place.partition(":")[0] for place, _ in CASES} | elsewhere
 
 

@@ -15,6 +15,8 @@ from consilia.core.errors import BudgetExceeded, PlanError, StoreError
 from consilia.core.spec import Adjacency
 from consilia.dp.event import Event
 from consilia.dp.ledger import Allotment, Relation
+from consilia.dp.search import Search
+from consilia.dp.selection_trials import NegativeBinomial
 from consilia.store.kept import Sealed
 from consilia.store.ledger_store import SiteStore
 
@@ -384,3 +386,64 @@ def test_any_order_of_calls_charges_at_least_what_was_released(
             assert (found and found.release) == releases.get(name)
         store.verify("p")
     store.close()
+
+
+def _search(trials: int = 2) -> tuple[Allotment, list[Allotment]]:
+    events = ((UPDATE, 2),)
+    search = replace(allotment("tune"), events=(), search=Search(NegativeBinomial.of_mean(1.0, 5.0), trials, (events,)))
+    return search, [
+        replace(search, run=f"tune-{number}", events=events, search=None, within="tune")
+        for number in range(1, trials + 2)
+    ]
+
+
+def test_a_search_is_charged_once_before_its_first_trial(path: Path, store: SiteStore) -> None:
+    search, trials = _search()
+    with pytest.raises(StoreError, match="an allotment for run 'tune'"):
+        store.allot(trials[0], fingerprint="f", limit=1.0)
+    store.allot(search, fingerprint="f", limit=1.0)
+    assert store.spent("p") == {RECORDS: (1.0, 1e-5)}
+    with pytest.raises(BudgetExceeded, match="charge 1 of 0"):
+        store.reserve("tune", 1, "update", UPDATE, reuse_open=False)
+    for trial in trials[:2]:
+        store.allot(trial, fingerprint="f", limit=1.0)
+        store.reserve(trial.run, 1, "update", UPDATE, reuse_open=False)
+    with pytest.raises(BudgetExceeded, match="at most the trials"):
+        store.allot(trials[2], fingerprint="f", limit=1.0)
+    with pytest.raises(BudgetExceeded, match="1 already allotted"):
+        store.allot(allotment("next", epsilon=0.1), fingerprint="f", limit=1.0)
+    store.close()
+    with SiteStore.open(path, "A") as again:  # as folded from the disk
+        assert again.spent("p") == {RECORDS: (1.0, 1e-5)}
+        assert again.allotments("p")[0] == search
+        again.verify("p")
+
+
+def test_a_closed_search_admits_no_trial(store: SiteStore) -> None:
+    search, trials = _search()
+    store.allot(search, fingerprint="f", limit=None)
+    store.allot(trials[0], fingerprint="f", limit=None)
+    store.close_run("tune", "done")
+    with pytest.raises(StoreError, match="to be open"):
+        store.allot(trials[1], fingerprint="f", limit=None)
+    store.allot(trials[0], fingerprint="f", limit=None)  # one that was admitted goes on
+
+
+def test_what_was_kept_of_a_beaten_trial_is_dropped_and_its_chain_stays(store: SiteStore) -> None:
+    search, trials = _search()
+    store.allot(search, fingerprint="f", limit=None)
+    for trial in trials[:2]:
+        store.allot(trial, fingerprint="f", limit=None)
+        hold = store.reserve(trial.run, 1, "update", UPDATE, reuse_open=False)
+        store.commit(hold, release=b"update of " + trial.run.encode(), model_digest="m", local_state=b"kept by it")
+    with pytest.raises(StoreError, match="to be closed"):
+        store.forget("tune-1")
+    store.close_run("tune-1", "done")
+    store.forget("tune-1")
+    assert store.sealed("tune-1", 1) is None
+    assert store.local_state("tune-1", 1) is None
+    found = store.sealed("tune-2", 1)
+    assert found is not None
+    assert found.release == b"update of tune-2"
+    assert store.charged("tune-1") == [(UPDATE, 1)]
+    store.verify("p")

@@ -129,9 +129,12 @@ def _population(store: Any, population: str) -> dict[str, Any]:
     for allotment in store.allotments(population):
         allowed = sum(times for _, times in allotment.events)
         charged = sum(times for _, times in store.charged(allotment.run))
+        part: dict[str, Any] = {} if allotment.within is None else {"within": allotment.within}
+        if allotment.search is not None:
+            part = {"trials": allotment.search.trials, "law": allotment.search.law.to_json()}
         runs.append({"run": allotment.run, "adjacency": allotment.adjacency, "against": allotment.against,
                      "epsilon": allotment.epsilon, "delta": allotment.delta, "charged": charged,
-                     "allotted": allowed})  # fmt: skip
+                     "allotted": allowed, **part})  # fmt: skip
     return {"site": store.site, "population": population, "limit": store.limit(population), "spent": sums,
             "head": store.head(population), "runs": runs}  # fmt: skip
 
@@ -140,7 +143,7 @@ def _print(found: list[dict[str, Any]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from consilia.report.numbers import bound
+    from consilia.report.numbers import bound, counted
 
     terminal = output.console()
     if not found:
@@ -156,11 +159,12 @@ def _print(found: list[dict[str, Any]]) -> None:
         for title in ("epsilon", "delta", "charges"):
             table.add_column(title, justify="right")
         for run in entry["runs"]:
+            covered = run.get("within") is not None  # its search was charged for it
             table.add_row(
-                f"  {run['run']}",
-                bound(run["epsilon"]),
-                bound(run["delta"], 6),
-                f"{run['charged']} of {run['allotted']}",
+                f"  {'  ' * covered}{run['run']}",
+                "" if covered else bound(run["epsilon"]),
+                "" if covered else bound(run["delta"], 6),
+                counted(run["trials"], "trial") if "trials" in run else f"{run['charged']} of {run['allotted']}",
             )
         for row in entry["spent"]:
             label = f"  all runs, {row['adjacency']} against {row['against']}"

@@ -31,47 +31,67 @@ def noise_multiplier(*, epsilon: float, delta: float, make: Callable[[float], Co
     Raises:
         PlanError: If the target is not a positive number, or no multiplier up to 1e7 meets it by RDP.
     """
+    return least_noise(
+        epsilon,
+        rough=lambda z: rdp_epsilon(make(z), delta),
+        quick=lambda z: quick_bound(make(z), delta).epsilon,
+        exact=lambda z: bound(make(z), delta).epsilon,
+        what=f"epsilon {epsilon:g} at delta {delta:g}",
+    )
+
+
+Cost = Callable[[float], float]
+"""Epsilon at a noise multiplier; it never grows with it."""
+
+
+def least_noise(epsilon: float, *, rough: Cost, quick: Cost, exact: Cost, what: str) -> float:
+    """Return the smallest noise multiplier, within 1e-4 of itself, whose exact cost is at most `epsilon`.
+
+    Args:
+        epsilon: Target, above 0.
+        rough: A cheap cost that is never below the others; only it decides whether the target can be met.
+        quick: The cost to search with.
+        exact: The cost that counts; close to the quick one.
+        what: The target in words, for the error.
+
+    Raises:
+        PlanError: If the target is not a positive number, or no multiplier up to 1e7 meets it by the rough cost.
+    """
     if not 0 < epsilon < math.inf:
         raise PlanError.of("privacy.epsilon", needs="a number above 0", got=epsilon, hint="Usual is 1 to 10")
-
-    def cost(multiplier: float) -> float:
-        return quick_bound(make(multiplier), delta).epsilon
-
-    # RDP is cheap and never below the bound: its multiplier is safe, and the one sought is a little smaller.
-    high = _by_rdp(epsilon, delta, make)
-    cost_high = cost(high)
+    # The rough multiplier is safe, and the one sought is a little smaller.
+    high = _by(rough, epsilon, what)
+    cost_high = quick(high)
     low, cost_low = high, cost_high
     while cost_low <= epsilon:
         if low == _SMALLEST:
             return low
         high, cost_high = low, cost_low
         low = max(_SMALLEST, low / 1.3)
-        cost_low = cost(low)
-    found = _narrow(low, cost_low, high, cost_high, epsilon, cost)
+        cost_low = quick(low)
+    found = _narrow(low, cost_low, high, cost_high, epsilon, quick)
     step = _PRECISION / 10
-    while bound(make(found), delta).epsilon > epsilon:  # the finer grid may lie on the other side by a hair
+    while exact(found) > epsilon:  # the finer grid may lie on the other side by a hair
         found, step = found * (1 + step), 2 * step
     return found
 
 
-def _by_rdp(epsilon: float, delta: float, make: Callable[[float], Composition]) -> float:
+def _by(rough: Cost, epsilon: float, what: str) -> float:
     low, high = _SMALLEST, _LARGEST
-    if rdp_epsilon(make(high), delta) > epsilon:
+    if rough(high) > epsilon:
         raise PlanError.of(
             "privacy.epsilon",
             needs="a target that some noise multiplier up to 1e7 meets",
-            got=f"epsilon {epsilon:g} at delta {delta:g}",
+            got=what,
             hint="Ask for a larger epsilon, or for fewer steps",
         )
     while high / low > 1.05:
         middle = math.sqrt(low * high)
-        low, high = (low, middle) if rdp_epsilon(make(middle), delta) <= epsilon else (middle, high)
+        low, high = (low, middle) if rough(middle) <= epsilon else (middle, high)
     return high
 
 
-def _narrow(
-    low: float, cost_low: float, high: float, cost_high: float, epsilon: float, cost: Callable[[float], float]
-) -> float:
+def _narrow(low: float, cost_low: float, high: float, cost_high: float, epsilon: float, cost: Cost) -> float:
     # Log epsilon is close to linear in log z. So interpolate, step a third of the precision to one side of the root,
     # then to the other: about five bounds, each of which may take a tenth of a second. Bisection if that stalls.
     above, rounds = True, 0

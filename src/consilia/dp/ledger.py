@@ -16,6 +16,7 @@ from consilia.core.errors import BudgetExceeded, Problem
 from consilia.core.spec import Adjacency
 from consilia.dp.chain import unreadable
 from consilia.dp.event import AnyEvent, event_from_json
+from consilia.dp.search import Search
 
 
 class Relation(NamedTuple):
@@ -40,6 +41,9 @@ class Allotment:
         delta: The delta of that bound.
         adjacency: How neighbouring data sets differ in that bound, and in every event.
         against: The adversary that it holds against.
+        search: For a search of hyper-parameters: what its trials may charge. Its epsilon is for all of them, and it has
+            no events of its own.
+        within: For a trial: the run of the search whose allotment covers it. Its epsilon is that search's.
     """
 
     run: str
@@ -49,6 +53,8 @@ class Allotment:
     delta: float
     adjacency: Adjacency
     against: str
+    search: Search | None = None
+    within: str | None = None
 
     @property
     def relation(self) -> Relation:
@@ -65,7 +71,7 @@ class Allotment:
 
     def to_json(self) -> dict[str, Json]:
         """Return plain values for the body of an `allot` entry (an infinite epsilon becomes null)."""
-        return {
+        value: dict[str, Json] = {
             "run": self.run,
             "population": self.population,
             "events": [[event.to_json(), times] for event, times in self.events],
@@ -74,6 +80,11 @@ class Allotment:
             "adjacency": str(self.adjacency),
             "against": self.against,
         }
+        if self.search is not None:
+            value["search"] = self.search.to_json()
+        if self.within is not None:
+            value["within"] = self.within
+        return value
 
     @classmethod
     def from_json(cls, value: Mapping[str, Json]) -> "Allotment":
@@ -84,7 +95,7 @@ class Allotment:
         """
         try:
             pairs = cast("Sequence[tuple[dict[str, Json], int]]", value["events"])
-            epsilon = value["epsilon"]
+            epsilon, search, within = value["epsilon"], value.get("search"), value.get("within")
             return cls(
                 run=str(value["run"]),
                 population=str(value["population"]),
@@ -93,6 +104,8 @@ class Allotment:
                 delta=float(cast("float", value["delta"])),
                 adjacency=Adjacency(str(value["adjacency"])),
                 against=str(value["against"]),
+                search=None if search is None else Search.from_json(cast("Mapping[str, Json]", search)),
+                within=None if within is None else str(within),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise unreadable("an allotment", error) from None
@@ -100,6 +113,8 @@ class Allotment:
 
 def spent(allotted: Iterable[Allotment]) -> dict[Relation, tuple[float, float]]:
     """Return the sums (epsilon, delta) over runs, one for each relation: what counts as spent.
+
+    A trial of a search adds nothing: its search was admitted with the price of all of them.
 
     Guarantees:
         The releases of all runs of one relation together are (sum of epsilon, sum of delta)-differentially private for
@@ -112,7 +127,8 @@ def spent(allotted: Iterable[Allotment]) -> dict[Relation, tuple[float, float]]:
     """
     groups: dict[Relation, list[Allotment]] = {}
     for item in allotted:
-        groups.setdefault(item.relation, []).append(item)
+        if item.within is None:
+            groups.setdefault(item.relation, []).append(item)
     sums = {relation: _exact_sums(items) for relation, items in groups.items()}
     return {r: (math.inf if epsilon is None else float(epsilon), float(delta)) for r, (epsilon, delta) in sums.items()}
 
@@ -144,15 +160,18 @@ def admit(allotted: Sequence[Allotment], new: Allotment, limit: float | None) ->
         problems.append(Problem(who, "epsilon at least 0, delta in [0, 1) and counts at least 0",
                                 f"epsilon {new.epsilon}, delta {new.delta}",
                                 "Compute the allotment with the accountant"))  # fmt: skip
-    foreign = sorted({event.adjacency for event, _ in new.events} - {new.adjacency})
+    bases = () if new.search is None else new.search.bases
+    foreign = sorted({event.adjacency for base in (new.events, *bases) for event, _ in base} - {new.adjacency})
     if foreign:
         problems.append(Problem(who, f"events stated for {new.adjacency}", ", ".join(foreign),
                                 "Charge every mechanism for the run's own neighbouring relation"))  # fmt: skip
     if any(old.run == new.run for old in allotted):
         problems.append(Problem(who, f"run {new.run!r} to keep its allotment",
                                 "another one under the same name", "Give the changed plan a new run"))  # fmt: skip
-    if not problems:
-        same = [old for old in allotted if old.relation == new.relation]
+    if new.within is not None:
+        problems += _outside(allotted, new, who)
+    elif not problems:
+        same = [old for old in allotted if old.relation == new.relation and old.within is None]
         if limit is not None:
             problems += _beyond(limit, same, {old.relation for old in allotted} - {new.relation}, new, who)
         delta = _exact_sums([*same, new])[1]
@@ -161,6 +180,24 @@ def admit(allotted: Sequence[Allotment], new: Allotment, limit: float | None) ->
                                     "Such a guarantee is empty: ask for a smaller privacy.delta"))  # fmt: skip
     if problems:
         raise BudgetExceeded(problems)
+
+
+def _outside(allotted: Sequence[Allotment], new: Allotment, who: str) -> Iterator[Problem]:
+    """Return why a trial is none that its search was admitted for."""
+    found = next((old for old in allotted if old.run == new.within and old.search is not None), None)
+    if found is None or found.search is None:
+        yield Problem(who, f"search {new.within!r} admitted before its trials", "none", "Allot the search first")
+        return
+    if (new.relation, new.epsilon, new.delta) != (found.relation, found.epsilon, found.delta):
+        yield Problem(
+            who, f"a trial with the claim of its search {found.run!r}", "another", "Give it the search's claim"
+        )
+    if not found.search.holds(new.events):
+        yield Problem(who, f"a trial that charges what search {found.run!r} was admitted for", "other events",
+                      "Nothing was released; start a new search")  # fmt: skip
+    if sum(old.within == new.within for old in allotted) >= found.search.trials:
+        yield Problem(who, f"at most the trials that search {found.run!r} drew", "one more",
+                      "All of them are charged; start a new search")  # fmt: skip
 
 
 def _beyond(

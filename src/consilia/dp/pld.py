@@ -1,7 +1,7 @@
 """Privacy loss distributions, by dp-accounting, on a grid that fits the run."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from importlib import metadata
 from typing import Any
@@ -50,32 +50,50 @@ def pld_epsilon(parts: Sequence[Part], delta: float, *, about: float, quick: boo
         Doroshenko, Ghazi, Kamath, Kumar and Manurangsi (2022), Connect the dots: tighter discrete approximations of
         privacy loss distributions; implemented in dp-accounting.
     """
+    curve = pld_curve(parts, delta, about=about, quick=quick)
+    return math.inf if curve is None else curve(delta)
+
+
+def pld_curve(
+    parts: Sequence[Part], least: float, *, about: float, quick: bool = False
+) -> Callable[[float], float] | None:
+    """Return epsilon as a function of delta, for every delta from `least` to below 1; None where nothing can be said.
+
+    The releases are composed once, on the grid for `least`; with `about` large enough there. See `pld_epsilon`.
+    """
     steps = sum(count for _, _, count in parts)
-    if delta < SMALLEST_DELTA or not about <= _LARGEST_EPSILON:
-        return math.inf
-    wide = _slack(steps, _DOUBLE) > 1e-3 * delta
+    if least < SMALLEST_DELTA or not about <= _LARGEST_EPSILON:
+        return None
+    wide = _slack(steps, _DOUBLE) > 1e-3 * least
     slack = _slack(steps, _LONG if wide else _DOUBLE)
-    if slack > delta / 2:
-        return math.inf
-    truncation = 1e-4 * delta
+    if slack > least / 2:
+        return None
+    truncation = 1e-4 * least
     grid = _grid(parts, about, truncation, wide=wide, quick=quick)
     if math.isinf(grid):
-        return math.inf
+        return None
     try:
-        return _composed(parts, delta, grid, truncation, slack, wide=wide)
+        composed = _composed(parts, grid, truncation, wide=wide)
     except _TooLarge:
-        return math.inf if quick else pld_epsilon(parts, delta, about=about, quick=True)
+        return None if quick else pld_curve(parts, least, about=about, quick=True)
     except (ValueError, ArithmeticError):  # the library refuses some corners, as rates below the grid's own rounding
-        return math.inf
+        return None
+
+    def epsilon(delta: float) -> float:
+        try:
+            found = float(composed.get_epsilon_for_delta(delta - slack))
+        except (ValueError, ArithmeticError):
+            return math.inf
+        return found if found >= 0 else math.inf  # a NaN is no answer
+
+    return epsilon
 
 
 class _TooLarge(Exception):  # noqa: N818  (no fault: another grid is taken)
     pass
 
 
-def _composed(
-    parts: Sequence[Part], delta: float, grid: float, truncation: float, slack: float, *, wide: bool
-) -> float:
+def _composed(parts: Sequence[Part], grid: float, truncation: float, *, wide: bool) -> Any:
     composed: Any = None
     for multiplier, rate, count in parts:
         single = _single(multiplier, rate, grid, wide)
@@ -83,8 +101,7 @@ def _composed(
             raise _TooLarge
         one = single.self_compose(count, truncation)
         composed = one if composed is None else composed.compose(one, truncation)
-    epsilon = float(composed.get_epsilon_for_delta(delta - slack))
-    return epsilon if epsilon >= 0 else math.inf  # a NaN is no answer
+    return composed
 
 
 def _slack(steps: int, kind: type[np.floating[Any]]) -> float:

@@ -46,6 +46,8 @@ _drop_states = delete(local_states).where(
     local_states.c.run == bindparam("b_run"), local_states.c.round != bindparam("b_kept")
 )
 
+_drop_sealed = delete(sealed).where(sealed.c.run == bindparam("b_run"))
+
 
 def put_sealed(
     connection: Connection,
@@ -102,6 +104,12 @@ def get_state(connection: Connection, who: str, *, run: str, round: int) -> byte
         return None
     _check(who, f"the local state of run {run!r}, round {row.round}", row.state, row.digest)
     return bytes(row.state)
+
+
+def drop(connection: Connection, *, run: str) -> None:
+    """Drop a run's sealed releases and its states of every round."""
+    connection.execute(_drop_sealed, {"b_run": run})
+    connection.execute(_drop_states, {"b_run": run, "b_kept": -1})
 
 
 def _check(who: str, what: str, blob: bytes, expected: str) -> None:

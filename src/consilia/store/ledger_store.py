@@ -69,7 +69,7 @@ class SiteStore(LedgerView):
 
         Raises:
             BudgetExceeded: If it does not fit; nothing was written.
-            StoreError: If the ledger cannot be read, trusted or written.
+            StoreError: If it is a trial of a search that was closed, or the ledger cannot be read, trusted or written.
         """
         with self._lock, writing(self._engine, self._who, "ledger.allot") as connection:
             known = self._chains.population(connection, allotment.run)
@@ -80,6 +80,8 @@ class SiteStore(LedgerView):
                 )  # fmt: skip
             fingerprint = self._key.digest(connection, fingerprint)
             standing = self._chains.refresh(connection, allotment.population)
+            if allotment.within is not None and allotment.run not in standing.runs:
+                self._chains.running(connection, allotment.within)
             allotted = [run.allotment for run in standing.runs.values()]
             ledger.admit(allotted, allotment, standing.lowered(limit))
             head = standing.head
@@ -265,6 +267,19 @@ class SiteStore(LedgerView):
             if standing.run(run).closed is not None:
                 return standing.head
             return self._chains.append(connection, standing.next(Kind.CLOSE, run, 0, {"status": status}))
+
+    def forget(self, run: str) -> None:
+        """Drop the bytes kept of a run that ended: its newest sealed release and its local state. The chain stays whole.
+
+        Raises:
+            StoreError: If the run is open, or the file cannot be written.
+        """
+        with self._lock, writing(self._engine, self._who, "ledger.forget") as connection:
+            population = self._chains.population(connection, run)
+            if population is not None and self._chains.refresh(connection, population).run(run).closed is None:
+                raise StoreError.of(self._who, needs=f"run {run!r} to be closed", got="an open one",
+                                    hint="Close it first: its sealed release may still be asked for")  # fmt: skip
+            kept.drop(connection, run=run)
 
     def _keep(
         self, connection: Connection, run: str, purpose: Purpose, round: int, release: bytes,
