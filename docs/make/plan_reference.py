@@ -10,7 +10,7 @@ from typing import Any
 
 from consilia.plan.load import json_schema
 from consilia.plan.rules_unused import _RULES
-from consilia.plan.schema import Plan
+from consilia.plan.schema import section_models
 
 PAGE = Path(__file__).resolve().parents[1] / "reference" / "plan.md"
 _HEAD = """\
@@ -36,7 +36,8 @@ def page() -> str:
 
 
 def _section(name: str, entry: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
-    section = schema["$defs"][entry["$ref"].rsplit("/", 1)[-1]]
+    listed = "items" in entry
+    section = schema["$defs"][(entry["items"] if listed else entry)["$ref"].rsplit("/", 1)[-1]]
     needs = _needs()
     rows = [
         "| " + " | ".join([
@@ -46,7 +47,7 @@ def _section(name: str, entry: Mapping[str, Any], schema: Mapping[str, Any]) -> 
         for key, value in section["properties"].items()
     ]  # fmt: skip
     head = ["| key | value | default | meaning | only with |", "|---|---|---|---|---|"]
-    return "\n".join([f"## [{name}]", "", section["description"], "", *head, *rows, ""])
+    return "\n".join([f"## [[{name}]]" if listed else f"## [{name}]", "", section["description"], "", *head, *rows, ""])
 
 
 def _needs() -> dict[str, str]:
@@ -54,8 +55,7 @@ def _needs() -> dict[str, str]:
 
 
 def _default(section: str, key: str) -> str:
-    kind: Any = Plan.model_fields[section].annotation
-    default = kind.model_fields[key].get_default(call_default_factory=True)
+    default = section_models()[section].model_fields[key].get_default(call_default_factory=True)
     return "" if default in (None, {}) else f"`{json.dumps(default)}`"
 
 

@@ -30,9 +30,9 @@ def test_without_a_unit_nothing_is_claimed(checked: Checked) -> None:
     run = checked(text='[data]\nsource = "heart"\n[training]\nbatch_size = 32\nlocal_epochs = 2\n')
     assert (run.epsilon, run.delta, run.noise_multiplier, run.warnings) == (None, None, 0.0, ())
     for charge in run.charges.values():
-        assert charge.round_event is None
+        assert charge.round_events[0] is None
         assert set(charge.epsilon.values()) == {None}
-    assert [terms.steps for terms in run.sites] == [2 * math.ceil(n / 32) for n in (199, 172, 30, 85)]
+    assert [terms.phases[0].steps for terms in run.sites] == [2 * math.ceil(n / 32) for n in (199, 172, 30, 85)]
     assert not run.spec.noised
     assert run.spec.sites == 4
     assert run.spec.dim == 28
@@ -42,12 +42,12 @@ def test_record_noise_at_the_site_holds_against_everyone(checked: Checked) -> No
     run = checked()
     z = run.noise_multiplier
     for charge in run.charges.values():
-        assert charge.round_event == Event(z, 1.0, 1, Adjacency.ADD_REMOVE)
+        assert charge.round_events[0] == Event(z, 1.0, 1, Adjacency.ADD_REMOVE)
         assert set(charge.epsilon) == {"server", "server+colluding-sites", "other-sites", "world"}
         assert set(charge.epsilon.values()) == {run.epsilon}
     assert run.against == "server"
     assert run.spec.noised
-    assert [terms.expected_batch for terms in run.sites] == [199, 172, 30, 85]
+    assert [terms.phases[0].expected_batch for terms in run.sites] == [199, 172, 30, 85]
     # The exact profile of 40 Gaussians: the target is met, and a fifth less noise would break it.
     assert gaussian_delta(math.sqrt(40) / z, 1.0) <= 1e-5
     assert gaussian_delta(math.sqrt(40) / (z / 1.001), 1.0) > 1e-5
@@ -62,39 +62,39 @@ def test_only_scheduled_rounds_are_charged(checked: Checked) -> None:
     assert {terms.name: terms.participations for terms in some.sites} == asked == dict.fromkeys("ABCDE", 24)
     assert some.noise_multiplier == pytest.approx(every.noise_multiplier * math.sqrt(24 / 40), rel=1e-3)
     # Client sampling is public: asking 3 of 5 is no subsampling, so nothing is amplified.
-    assert all(charge.round_event and charge.round_event.sampling_rate == 1 for charge in some.charges.values())
+    assert all(charge.round_events[0] and charge.round_events[0].sampling_rate == 1 for charge in some.charges.values())
 
 
 def test_fixed_batches_are_charged_unamplified_once_an_epoch(checked: Checked) -> None:
     run = checked(*FEDAVG, "training.batch=fixed", "training.batch_size=16")
     assert run.adjacency is Adjacency.REPLACE_ONE
     z = run.noise_multiplier
-    assert run.charges["A"].round_event == Event(z / 2, 1.0, 2, Adjacency.REPLACE_ONE)
+    assert run.charges["A"].round_events[0] == Event(z / 2, 1.0, 2, Adjacency.REPLACE_ONE)
     assert gaussian_delta(2 * math.sqrt(2 * 40) / z, 1.0) <= 1e-5 < gaussian_delta(2.004 * math.sqrt(80) / z, 1.0)
     steps = checked(
         "training.algorithm=fedavg", "training.local_steps=7", "training.batch=fixed", "training.batch_size=16",
     )  # fmt: skip
-    assert steps.charges["A"].round_event == Event(steps.noise_multiplier / 2, 1.0, 7, Adjacency.REPLACE_ONE)
+    assert steps.charges["A"].round_events[0] == Event(steps.noise_multiplier / 2, 1.0, 7, Adjacency.REPLACE_ONE)
 
 
 def test_a_secret_poisson_draw_amplifies_and_its_cut_batches_are_paid_for(checked: Checked) -> None:
     plan = (*FEDAVG, "training.batch=poisson", "training.sampling_rate=0.1", "training.rounds=4")
     run = checked(*plan)
-    event = run.charges["A"].round_event
+    event = run.charges["A"].round_events[0]
     assert event == Event(run.noise_multiplier, 0.1, 20, Adjacency.ADD_REMOVE)
     assert run.noise_multiplier < checked(*FEDAVG, "training.rounds=4").noise_multiplier * math.sqrt(10) / 2
     cut = run.charges["A"].extra_delta
     assert 0 < cut < 1e-3 * 1e-5
     assert run.epsilon is not None
     assert bound([(event, 4)], 1e-5 - cut).epsilon == run.epsilon <= 1
-    assert [terms.expected_batch for terms in run.sites] == pytest.approx([19.9, 17.2, 3.0, 8.5])
-    assert all(terms.expected_batch < terms.batch_cap <= terms.count for terms in run.sites)
+    assert [terms.phases[0].expected_batch for terms in run.sites] == pytest.approx([19.9, 17.2, 3.0, 8.5])
+    assert all(terms.phases[0].expected_batch < terms.phases[0].batch_cap <= terms.count for terms in run.sites)
 
 
 def test_a_cap_that_cuts_too_often_is_refused(checked: Checked) -> None:
     plan = (*FEDAVG, "training.batch=poisson", "training.sampling_rate=0.1", "training.rounds=4")
     whole = checked(*plan, "training.batch_cap=1000")  # above every count: never reached, so free
-    assert [terms.batch_cap for terms in whole.sites] == [terms.count for terms in whole.sites]
+    assert [terms.phases[0].batch_cap for terms in whole.sites] == [terms.count for terms in whole.sites]
     assert whole.charges["A"].extra_delta == 0
     with pytest.raises(PlanError, match=r"training.batch_cap needs a cap so rarely reached"):
         checked(*plan, "training.batch_cap=20")
@@ -130,15 +130,15 @@ def test_each_site_is_charged_for_its_own_share_of_the_server_s_noise(
 ) -> None:
     changes = ["privacy.noise=server", f"privacy.unit={unit}", f"aggregation.weights={weights}"]
     run = checked(*changes, *(["aggregation.cap=100"] if weights == "capped" else []))
-    pipe = protection_of(run.plan, run.sites, run.noise_multiplier, control_dim=0)
+    pipe = protection_of(run.phases[0], run.sites, run.noise_multiplier, control_dim=0)
     std = run.noise_multiplier * pipe.sum_sensitivity
     for terms in run.sites:
-        event = run.charges[terms.name].round_event
+        event = run.charges[terms.name].round_events[0]
         assert event is not None
         own = terms.weight * pipe.site_bound(terms.name)
         assert event.noise_multiplier * own == pytest.approx(std, rel=1e-9)
         assert event.noise_multiplier * own <= std * (1 + 1e-12)
-    multipliers = [charge.round_event.noise_multiplier for charge in run.charges.values() if charge.round_event]
+    multipliers = [charge.round_events[0].noise_multiplier for charge in run.charges.values() if charge.round_events[0]]
     assert min(multipliers) == run.noise_multiplier
     assert max(charge.epsilon["world"] or 0 for charge in run.charges.values()) == run.epsilon
 
@@ -146,7 +146,7 @@ def test_each_site_is_charged_for_its_own_share_of_the_server_s_noise(
 def test_a_site_s_whole_update_is_one_release_a_round(checked: Checked) -> None:
     run = checked(*SITE, *FEDAVG, "training.batch=fixed", "training.batch_size=16")
     assert run.adjacency is Adjacency.ZERO_OUT
-    assert run.charges["A"].round_event == Event(run.noise_multiplier, 1.0, 1, Adjacency.ZERO_OUT)
+    assert run.charges["A"].round_events[0] == Event(run.noise_multiplier, 1.0, 1, Adjacency.ZERO_OUT)
     assert run.noise_multiplier == checked(*SITE).noise_multiplier
     assert set(run.charges["A"].epsilon.values()) == {run.epsilon}
     # Poisson batches hide records, not the site: no amplification for it.
@@ -192,14 +192,14 @@ def test_poisson_with_stated_noise_prices_cut_batches_at_the_epsilon_it_reports(
     assert run.epsilon is not None
     assert run.epsilon > 1
     for terms in run.sites:
-        owed = truncation_delta(terms.count, 0.1, terms.batch_cap, terms.steps * 4, run.epsilon)
+        owed = truncation_delta(terms.count, 0.1, terms.phases[0].batch_cap, terms.phases[0].steps * 4, run.epsilon)
         assert owed <= run.charges[terms.name].extra_delta < 1e-5
 
 
 def test_the_reproducible_mode_claims_no_epsilon_but_charges(checked: Checked) -> None:
     run = checked("run.reproducible=true")
     assert run.epsilon is None
-    assert run.charges["A"].round_event == checked().charges["A"].round_event
+    assert run.charges["A"].round_events[0] == checked().charges["A"].round_events[0]
     assert any("claims no epsilon" in text for text in run.warnings)
 
 
@@ -207,7 +207,7 @@ def test_delta_above_its_limit_needs_a_reason_and_warns(checked: Checked) -> Non
     reason = 'privacy.delta_reason="a published table"'
     run = checked("privacy.delta=1e-3", reason)
     assert any("a published table" in text for text in run.warnings)
-    assert any("C (30 training rows)" in text for text in run.warnings)
+    assert any("C (30 to train on)" in text for text in run.warnings)
     assert not any("Delta" in text for text in checked().warnings)
     # The limit is a tenth of 1 / n where that is below 1e-5.
     counts = {"A": 20_000, "B": 30_000}
@@ -258,7 +258,7 @@ def test_the_largest_bound_of_any_site_meets_the_target(checked: Checked, data: 
     run = checked(*changes, counts=counts)
     found = {name: charge.epsilon[run.against] for name, charge in run.charges.items()}
     for terms in run.sites:
-        event, epsilon = run.charges[terms.name].round_event, found[terms.name]
+        event, epsilon = run.charges[terms.name].round_events[0], found[terms.name]
         assert event is not None
         assert epsilon is not None
         assert epsilon <= target

@@ -9,7 +9,7 @@ from consilia.core.errors import PlanError, Problem
 from consilia.plan.faults import sections
 from consilia.plan.load import MAX_BYTES, canonical, from_json, from_text, json_schema, load
 from consilia.plan.rules import broken
-from consilia.plan.schema import Plan
+from consilia.plan.schema import Plan, section_models
 
 
 def faults(text: str, *overrides: str) -> list[Problem]:
@@ -170,8 +170,9 @@ metrics = "charged"
 def float_keys() -> list[str]:
     return [
         f"{section}.{key}"
-        for section, field in Plan.model_fields.items()
-        for key, info in field.annotation.model_fields.items()  # type: ignore[union-attr]
+        for section, model in section_models().items()
+        if section != "phases"
+        for key, info in model.model_fields.items()
         if info.annotation is float or float in get_args(info.annotation)
         or any(float in get_args(part) for part in get_args(info.annotation))
     ]  # fmt: skip

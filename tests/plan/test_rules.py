@@ -24,7 +24,7 @@ OPEN = '[data]\nsource = "heart"\n[training]\nbatch_size = 32\n'
     ("changes", "who", "words"),
     [
         # What a claim needs.
-        (["privacy.noise_multiplier=1"], "plan section privacy", "exactly one of privacy.epsilon"),
+        (["privacy.unit=patient"], "plan key privacy.unit", "rows that name their patient"),
         (["privacy.noise=distributed"], "privacy.noise", "a secure sum"),
         (["privacy.noise=server", *FEDAVG], "privacy.noise", "one clipped sum a round"),
         (["privacy.noise=server", "privacy.against=server"], "privacy.against", "before the server sees a sum"),

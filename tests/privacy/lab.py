@@ -26,7 +26,7 @@ from consilia.rounds.ports import Arrival, Trained
 from consilia.rounds.rows import SiteRows
 from consilia.rounds.state import TrainingState, from_bytes, to_bytes
 from consilia.store.journal import Journal
-from consilia.transport.simulation import Prepared, Simulation, entropy_of, local_work, prepare
+from consilia.transport.simulation import Prepared, Simulation, entropy_of, prepare, work_of
 
 Vector = NDArray[Any]
 SITES = ("Cleveland", "Hungary", "Switzerland", "VA Long Beach")
@@ -162,7 +162,9 @@ class Lab:
                 state = from_bytes(self.journal.state)
             else:
                 initial = self.prepared.initial
-                state = TrainingState(initial, moments=server_optimizer(plan).init(initial.size))
+                state = TrainingState(
+                    initial, moments=server_optimizer(self.prepared.run_plan.phases[0].plan).init(initial.size)
+                )
                 if plan.training.scaffold:
                     state.control = np.zeros_like(initial)
                 self.journal = Journal.create(
@@ -173,7 +175,7 @@ class Lab:
             raise
         self.wire = Wiretap(self.simulation.transport)
         self.coordinator = Coordinator(
-            self.prepared.run_plan, run=run, state=state, chain=self.prepared.chain, transport=self.wire,
+            self.prepared.run_plan, run=run, state=state, pipelines=self.prepared.pipelines, transport=self.wire,
             journal=self.journal, entropy=entropy_of(plan), clock=time.monotonic,
         )  # fmt: skip
         self.aggregates: list[Vector] = []
@@ -208,7 +210,7 @@ class Lab:
         """Give a site other training rows."""
         half = self.prepared.run_plan.site(site)
         self.simulation.sites[site]._learner = TorchLearner(
-            self.prepared.model, table, self.prepared.rows[site].test, local_work(half),
+            self.prepared.model, table, self.prepared.rows[site].test, work_of(half, len(self.prepared.run_plan.schedule)),
             seed=self.simulation.sites[site]._learner._seed,  # type: ignore[attr-defined]
             scaffold=self.plan.training.scaffold,
         )  # fmt: skip

@@ -134,7 +134,7 @@ def test_a_poisson_step_is_amplified_by_its_own_rate_and_nothing_else() -> None:
     protect = privacy("record", "site", z=3.0)
     plan = plan_of(rounds=10, training=POISSON, protect=protect, aggregation='selection = "count"\ncount = 2')
     for charge in consilia.check(plan).charges.values():
-        event = charge.round_event
+        event = charge.round_events[0]
         assert event is not None
         # Which two of four sites take part is public: their rate of a half is not in the event.
         assert (event.sampling_rate, event.steps, event.noise_multiplier) == (RATE, STEPS, 3.0)
@@ -157,7 +157,7 @@ UNAMPLIFIED = {
 def test_other_batches_and_client_sampling_amplify_nothing(training: str, selection: str) -> None:
     plan = plan_of(rounds=10, training=training, protect=privacy("record", "site", z=30.0), aggregation=selection)
     for charge in consilia.check(plan).charges.values():
-        event = charge.round_event
+        event = charge.round_events[0]
         assert event is not None
         assert event.sampling_rate == 1.0
         if "fixed" in training:
@@ -170,8 +170,8 @@ def test_a_site_as_unit_is_never_amplified_by_its_batches() -> None:
     for placement in ("site", "server"):
         plan = plan_of(training=POISSON, protect=privacy("site", placement, z=3.0))
         for charge in consilia.check(plan).charges.values():
-            assert charge.round_event is not None
-            assert (charge.round_event.sampling_rate, charge.round_event.steps) == (1.0, 1)
+            assert charge.round_events[0] is not None
+            assert (charge.round_events[0].sampling_rate, charge.round_events[0].steps) == (1.0, 1)
 
 
 def test_fixed_batches_hold_every_row_once_a_pass(lab: LabMaker) -> None:
@@ -230,8 +230,8 @@ def test_cut_batches_are_paid_for() -> None:
         assert spent >= (1 + math.exp(epsilon)) * 4 * STEPS * float(stats.binom.sf(43, 199, RATE)) * (1 - 1e-9)
         assert whole.charges[site].extra_delta == 0
         charge = cut.charges[site]
-        assert charge.round_event is not None
+        assert charge.round_events[0] is not None
         # What the cuts cost is taken off delta before epsilon is asked for; the difference shows.
-        composition = ((charge.round_event, 4),)
+        composition = ((charge.round_events[0], 4),)
         assert charge.epsilon["server"] == accountant.bound(composition, 1e-3 - spent).epsilon
         assert accountant.bound(composition, 1e-3).epsilon < epsilon * (1 - 1e-4)

@@ -77,7 +77,7 @@ class Neighbours:
                 run.hold(other, table if other == site else run.prepared.rows[other].train)
 
     def charged(self, site: str) -> float:
-        event = self.left.prepared.run_plan.charges[site].round_event
+        event = self.left.prepared.run_plan.charges[site].round_events[0]
         assert event is not None
         return event.noise_multiplier
 

@@ -43,8 +43,10 @@ def facts(**changes: object) -> Facts:
     """Numbers of a record-level run with noise at the sites."""
     sites = [
         {
-            "name": name, "count": count, "weight": float(count), "inclusion": 1.0, "participations": 40, "steps": 10,
-            "expected_batch": 0.1 * count, "batch_cap": min(count, 60), "extra_delta": 3.1e-8, "evaluations": 0,
+            "name": name, "count": count, "weight": float(count), "inclusion": 1.0, "participations": 40,
+            "phases": [
+                {"participations": 40, "steps": 10, "expected_batch": 0.1 * count, "batch_cap": min(count, 60)}
+            ], "extra_delta": 3.1e-8, "evaluations": 0,
             "accountant": "PLD (dp-accounting 0.6.0)", "epsilon": dict.fromkeys(ADVERSARIES, 0.99987),
         }
         for name, count in SITES.items()
@@ -53,9 +55,12 @@ def facts(**changes: object) -> Facts:
         "version": "0.1.0",
         "digest": "9f1c2d" * 10 + "abcd", "unit": "record", "adjacency": "add-remove", "noise": "site", "against": "server",
         "epsilon": 0.99987, "delta": 1e-3, "delta_reason": "the data are public and the smallest centre holds 30 patients",
-        "accountant": "PLD (dp-accounting 0.6.0)", "noise_multiplier": 4.2131, "clip_norm": 1.0, "control_clip_norm": None,
-        "reproducible": False, "model": "logistic",
-        "algorithm": "fedavg", "batch": "poisson", "sampling_rate": 0.1, "selection": "all",
+        "accountant": "PLD (dp-accounting 0.6.0)", "noise_multiplier": 4.2131, "clipping": "flat",
+        "control_clip_norm": None, "reproducible": False, "model": "logistic", "initial_source": None, "views": 0,
+        "phases": [
+            {"first": 1, "last": 40, "train": "all", "noise_multiplier": 4.2131, "clip_norm": 1.0, "sampling_rate": 0.1}
+        ],
+        "algorithm": "fedavg", "batch": "poisson", "selection": "all",
         "cohort": 4, "weights": "n", "metrics": "public", "evaluation_noise_multiplier": None, "population": "heart",
         "max_epsilon": None, "parameters": 46, "rounds": 40, "sites": sites,
         "warnings": ["delta 0.001 is above a tenth of 1/30, the smallest site's count"],

@@ -115,7 +115,7 @@ def test_held_out_rows_are_only_public_where_the_plan_says_so(metrics: str) -> N
 
 @pytest.mark.parametrize("batch", ["full", "fixed"])
 def test_no_amplification_without_poisson(batch: str) -> None:
-    card = build(facts(batch=batch, sampling_rate=None), {})
+    card = build(facts(batch=batch), {})
     assert value(card, "Sampling of records") == "none"
     assert "no amplification is claimed" in note(card, "Sampling of records")
     with pytest.raises(StopIteration):

@@ -89,7 +89,10 @@ class Bench:
         self.prepared = prepare(plan, Path.cwd())
         self.simulation = Simulation(self.prepared, run=run, home=folder)
         self.simulation.admit()
-        state = TrainingState(self.prepared.initial, moments=server_optimizer(plan).init(self.prepared.initial.size))
+        state = TrainingState(
+            self.prepared.initial,
+            moments=server_optimizer(self.prepared.run_plan.phases[0].plan).init(self.prepared.initial.size),
+        )
         self.journal = Journal.create(
             folder / f"{run}.sqlite",
             run=run,
@@ -99,7 +102,7 @@ class Bench:
         )
         self.transport = Misbehaving(self.simulation.transport, tamper or (lambda _site, _n, frame: [frame]))
         self.coordinator = Coordinator(
-            self.prepared.run_plan, run=run, state=state, chain=self.prepared.chain, transport=self.transport,
+            self.prepared.run_plan, run=run, state=state, pipelines=self.prepared.pipelines, transport=self.transport,
             journal=self.journal, entropy=entropy_of(plan), clock=time.monotonic,
         )  # fmt: skip
 

@@ -27,17 +27,17 @@ PLANS = {
 
 
 def runs(prepared: Prepared, site: str) -> Event | None:
-    plan, protection = prepared.run_plan, prepared.protection
-    half = plan.site(site)
-    own = half.terms.weight * protection.site_bound(site)
-    return event_that_runs(protection.unit, local_work(half), prepared.chain, own=own, rows=half.terms.count)
+    half, (step, *_) = prepared.run_plan.site(site), prepared.pipelines
+    own = half.terms.weight * step.protection.site_bound(site)
+    work = local_work(half, half.phases[0])
+    return event_that_runs(step.protection.unit, work, step.chain, own=own, units=half.terms.count)
 
 
 @pytest.mark.parametrize("name", PLANS)
 def test_what_runs_is_what_is_charged(name: str) -> None:
     prepared = prepare(PLANS[name], Path.cwd())
     for terms in prepared.run_plan.sites:
-        charged, found = prepared.run_plan.charges[terms.name].round_event, runs(prepared, terms.name)
+        charged, found = prepared.run_plan.charges[terms.name].round_events[0], runs(prepared, terms.name)
         if charged is None:
             assert found is None
             continue
@@ -60,8 +60,8 @@ def test_a_charge_below_what_runs_is_refused_before_anything_starts(less: str, t
     prepared = prepare(PLANS["poisson"], Path.cwd())
     plan = prepared.run_plan
     charge = plan.charges["Hungary"]
-    assert charge.round_event is not None
-    wrong = replace(charge, round_event=LESS[less](charge.round_event))
+    assert charge.round_events[0] is not None
+    wrong = replace(charge, round_events=(LESS[less](charge.round_events[0]),))
     changed = replace(prepared, run_plan=replace(plan, charges={**plan.charges, "Hungary": wrong}))
     with pytest.raises(PlanError, match="a charge for what it runs"):
         Simulation(changed, run="r", home=tmp_path)
@@ -72,5 +72,5 @@ def test_more_than_what_runs_may_be_charged() -> None:
     half = prepared.run_plan.site("Hungary")
     found = runs(prepared, "Hungary")
     assert found is not None
-    require_covered(half, replace(found, steps=found.steps - 1))
-    assert prepared.protection.unit is Unit.RECORD
+    require_covered(half, half.phases[0], replace(found, steps=found.steps - 1))
+    assert prepared.pipelines[0].protection.unit is Unit.RECORD

@@ -10,6 +10,7 @@ from consilia.plan.facts import Facts, Forecast
 from consilia.plan.run_plan import ADVERSARIES
 from consilia.report.card import bounds, build, claim
 from consilia.report.numbers import counted, duration, plain, size
+from consilia.report.phases import in_turn
 
 LINK = 10e6 / 8  # bytes a second of the 10 Mbit/s that a hospital may have
 SHOWN = 8
@@ -43,13 +44,15 @@ def show(path: str, facts: Facts, ahead: Forecast, notes: Mapping[str, list[str]
 def _plan(facts: Facts) -> list[tuple[str, str]]:
     sites, cohort = facts["sites"], facts["cohort"]
     turns = max((site["participations"] for site in sites), default=0)
-    steps = sorted({site["steps"] for site in sites})
+    steps = sorted({phase["steps"] for site in sites for phase in site["phases"]})
     shown = ", ".join(f"{site['name']} {plain(site['count'])}" for site in sites[:SHOWN])
     more = f" and {len(sites) - SHOWN} more" if len(sites) > SHOWN else ""
-    rate = f" at rate {facts['sampling_rate']:g}" if facts["sampling_rate"] else ""
+    rates = in_turn(facts, "sampling_rate")
+    rate = f" at rate {rates}" if facts["batch"] == "poisson" else ""
+    units = "patients" if facts["unit"] == "patient" else "training rows"
     span = counted(steps[0], "step") if len(steps) == 1 else f"{plain(steps[0])} to {counted(steps[-1], 'step')}"
     return [
-        ("sites", f"{len(sites)} with registered training rows: {shown}{more}"),
+        ("sites", f"{len(sites)} with registered {units}: {shown}{more}"),
         ("schedule", f"{counted(facts['rounds'], 'round')} of {cohort} sites, each at most {plain(turns)} times"),
         ("local work", f"{facts['algorithm']}, {facts['batch']} batches{rate}, {span} a round"),
         ("model", f"{facts['model']}, {plain(facts['parameters'])} numbers an update"),
@@ -60,7 +63,8 @@ def _noise(facts: Facts) -> list[tuple[str, str]]:
     if facts["unit"] == "none":
         return []
     where = {"site": "at each site", "server": "at the coordinator"}.get(facts["noise"], facts["noise"])
-    noise = f"multiplier {facts['noise_multiplier']:.5g}, drawn {where}; clip norm {plain(facts['clip_norm'])}"
+    multipliers, norms = in_turn(facts, "noise_multiplier"), in_turn(facts, "clip_norm")
+    noise = f"multiplier {multipliers}, drawn {where}; clip norm {norms}, {facts['clipping']}"
     return [("noise", noise), ("accountant", facts["accountant"])]
 
 

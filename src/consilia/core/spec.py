@@ -11,11 +11,17 @@ from consilia.core.errors import PlanError
 
 
 class Unit(StrEnum):
-    """What a neighbouring data set differs in: one record, one site, or nothing is protected."""
+    """What a neighbouring data set differs in: one record, one patient, one site, or nothing is protected."""
 
     NONE = "none"
     RECORD = "record"
+    PATIENT = "patient"
     SITE = "site"
+
+    @property
+    def within_site(self) -> bool:
+        """True if a site holds many such units, so that each is clipped on its own while training."""
+        return self in (Unit.RECORD, Unit.PATIENT)
 
 
 class Adjacency(StrEnum):

@@ -1,6 +1,7 @@
 """Dividing one table among simulated sites, with public randomness: who holds which row is no secret."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -8,6 +9,7 @@ from numpy.typing import NDArray
 
 from consilia.core.errors import PlanError, Problem
 from consilia.core.randomness import SharedSeed
+from consilia.data.patients import Patients
 from consilia.data.table import Index, Table
 
 Kind = Literal["natural", "iid", "dirichlet", "one-label", "quantity-skew"]
@@ -25,8 +27,9 @@ def assign(
 ) -> dict[str, Index]:
     """Return the rows of each site, in rising order: site -> positions in `table`.
 
-    No row is given twice. No row is lost, except where `sizes` adds up to fewer rows than there are. No site
-    is empty.
+    Where the table names patients, all rows of a patient come to one site, and shares are shares of patients (each counts
+    with its first row's label). No row is given twice. No row is lost, except where `sizes` adds up to fewer rows than
+    there are. No site is empty.
 
     Args:
         table: The rows to divide.
@@ -54,6 +57,10 @@ def assign(
         raise PlanError(problems)
     if kind == "natural":
         return _natural(table)
+    if table.patients is not None:
+        return _by_patient(
+            table, kind, count=count, alpha=alpha, sizes=sizes, one_label_sites=one_label_sites, seed=seed
+        )
     assert count is not None  # noqa: S101  (_problems has seen to it; told to the type checker)
     generator = seed.derive("partition", kind).generator()
     if kind == "iid":
@@ -69,6 +76,16 @@ def assign(
         parts = np.split(generator.permutation(len(table)), ends)[:count]
     width = max(2, len(str(count)))
     return {f"site-{k + 1:0{width}d}": np.sort(part).astype(np.int64) for k, part in enumerate(parts)}
+
+
+def _by_patient(
+    table: Table, kind: Kind, *, count: int | None, alpha: float | None, sizes: Sequence[int] | None, one_label_sites: int,
+    seed: SharedSeed,
+) -> dict[str, Index]:  # fmt: skip
+    patients = Patients.of(table)
+    first = replace(table.take(patients.order[patients.starts[:-1]]), patients=None)
+    places = assign(first, kind, count=count, alpha=alpha, sizes=sizes, one_label_sites=one_label_sites, seed=seed)
+    return {site: np.sort(patients.order[patients.rows(chosen)]) for site, chosen in places.items()}
 
 
 def _problems(

@@ -8,7 +8,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from consilia.core.errors import Problem
 
-Unit = Literal["none", "record", "site"]
+Unit = Literal["none", "record", "patient", "site"]
 
 _RANDOM = (_DropoutNd, nn.RReLU, nn.FractionalMaxPool2d, nn.FractionalMaxPool3d)
 
@@ -30,13 +30,14 @@ def forbidden(model: nn.Module, unit: Unit) -> list[Problem]:
     found: list[Problem] = []
     if unit == "none":
         return found
-    who = "per-example clipping" if unit == "record" else "protection of a site"
+    inside = unit in ("record", "patient")
+    who = "per-example clipping" if inside else "protection of a site"
     for name, layer in model.named_modules():
         where, kind = f"{who} in layer {name or 'model'!r}", type(layer).__name__
         if isinstance(layer, _BatchNorm) or (isinstance(layer, _NormBase) and layer.track_running_stats):
             found.append(Problem(where, "layers that treat each example alone", kind,
                                  f"Replace it with GroupNorm, e.g. {_group_norm(layer)}"))  # fmt: skip
-        elif unit == "record" and random_kind(layer):
+        elif inside and random_kind(layer):
             found.append(Problem(where, "layers that draw nothing at random", kind, _without(layer)))
     return found
 

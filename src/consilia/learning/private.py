@@ -54,6 +54,7 @@ class PrivateGradient:
 
     Attributes:
         bound: C of the next step: the clip norm, or what adaptive clipping has made of it out of noised counts.
+        deviation: Standard deviation of the noise on each coordinate of the last gradient; 0 before the first.
 
     Guarantees:
         The sum has l2 sensitivity C to adding or removing one unit (2 C to replacing one) over all
@@ -70,7 +71,7 @@ class PrivateGradient:
     """
 
     def __init__(self, model: FlatModel, work: LocalWork, rank: int, secret: SecretRng, bound: float) -> None:
-        self.bound = bound
+        self.bound, self.deviation = bound, 0.0
         self._model, self._work, self._secret = model, work, secret
         self._engine = choose(model, rank)
         self._noise = _noise_on_sum(work)
@@ -85,6 +86,7 @@ class PrivateGradient:
         """
         work = self._work
         kind = "flat" if work.clipping == "adaptive" else work.clipping
+        self.deviation = self._noise * self.bound / work.expected_batch
         total, parts = self._clipped_total(features, labels, units, Clipping(kind, self.bound))
         if self._noise > 0:
             # Added and rounded once, in double precision, where the smallest bits of the sum meet those of

@@ -33,6 +33,7 @@ class LocalWork:
             part of z.
         augment: How views of an image are drawn; a unit's gradient is the mean over its views, clipped after.
         views: Views of each row and step.
+        trained: Which layers move; the others stay as they are, and no noise is drawn for them.
     """
 
     algorithm: Literal["fedavg", "fedsgd"] = "fedavg"
@@ -55,6 +56,7 @@ class LocalWork:
     count_noise: float = 0.0
     augment: Literal["none", "shift", "shift-flip"] = "none"
     views: int = 1
+    trained: Literal["all", "head", "backbone"] = "all"
 
     def __post_init__(self) -> None:
         """Refuse numbers under which a claim would be void.

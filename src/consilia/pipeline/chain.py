@@ -1,6 +1,6 @@
 """Transforms one after another: the contract is folded forwards, decoding runs backwards."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,11 +55,11 @@ class Protection:
         unit: Unit of privacy.
         placement: "site" or "server".
         multiplier: z; 0 without DP.
-        clip_norm: C per record or per site; None without DP.
+        clip_norm: C per record, patient or site; None without DP.
         control_clip_norm: Bound on the control variate's change (site unit with SCAFFOLD).
         control_dim: Coordinates of the control variate; 0 when none rides along.
         weights: Per site, its public weight in the sum.
-        normalisers: Per site, the public number a clipped sum of records is divided by (expected batch).
+        normalisers: Per site, the public number a clipped sum of records or patients is divided by (expected batch).
     """
 
     unit: Unit
@@ -74,7 +74,7 @@ class Protection:
     def site_bound(self, site: str) -> float:
         """Return how far one unit can move this site's vector (l2)."""
         clip = self.clip_norm or 0.0
-        if self.unit is Unit.RECORD:
+        if self.unit.within_site:
             return clip / self.normalisers[site]
         return float(np.hypot(clip, (self.control_clip_norm or 0.0) if self.control_dim else 0.0))
 
@@ -88,6 +88,18 @@ class Protection:
             raise PlanError.of("the site unit with a control variate", needs="a bound on the variate's change", got="none",
                                hint="Set privacy.control_clip_norm")  # fmt: skip
 
+    def mean_variance(self, sites: Iterable[str], denominator: float) -> float:
+        """Return the variance of the noise on each coordinate of the weighted mean of these sites' answers.
+
+        Args:
+            sites: Whose answers were added.
+            denominator: What the weighted sum is divided by.
+        """
+        if self.placement == "server":
+            return (self.multiplier * self.sum_sensitivity / denominator) ** 2
+        deviations = (self.weights[site] * self.multiplier * self.site_bound(site) for site in sites)
+        return sum(deviation**2 for deviation in deviations) / denominator**2
+
     @property
     def sum_sensitivity(self) -> float:
         """How far one unit can move the weighted sum: the largest weight x bound over sites."""
@@ -97,14 +109,14 @@ class Protection:
 def learner_spec(spec: UpdateSpec, protection: Protection) -> UpdateSpec:
     """Return the spec of a vector as the learner hands it over.
 
-    Record-level noise at the site is drawn inside the training loop, so the vector arrives noised; record-level clipping
-    for noise at the server arrives bounded by C over the smallest expected batch.
+    Noise for a record or patient at the site is drawn inside the training loop, so the vector arrives noised; their
+    clipping for noise at the server arrives bounded by C over the smallest expected batch.
     """
-    if protection.unit is Unit.RECORD and protection.placement == "site":
-        return spec.with_(unit=Unit.RECORD, noised=True)
-    if protection.unit is Unit.RECORD:
+    if protection.unit.within_site and protection.placement == "site":
+        return spec.with_(unit=protection.unit, noised=protection.multiplier > 0)
+    if protection.unit.within_site:
         bound = max(protection.site_bound(site) for site in protection.weights)
-        return spec.with_(unit=Unit.RECORD, l2_bound=bound, range_linf=None)
+        return spec.with_(unit=protection.unit, l2_bound=bound, range_linf=None)
     return spec
 
 
@@ -125,9 +137,9 @@ def build(spec: UpdateSpec, protection: Protection) -> Chain:
             parts.append((protection.control_dim, protection.control_clip_norm or 0.0))
         clip = Clip(tuple(parts))
         steps.append(clip)
-        if protection.placement == "site":
+        if protection.placement == "site" and protection.multiplier > 0:
             steps.append(SiteNoise(protection.multiplier, clip.bound))
-    if protection.unit is not Unit.NONE and protection.placement == "server":
+    if protection.unit is not Unit.NONE and protection.placement == "server" and protection.multiplier > 0:
         steps.append(ServerNoise(protection.multiplier, protection.sum_sensitivity))
     chain = Chain(tuple(steps))
     chain.contract(learner_spec(spec, protection))

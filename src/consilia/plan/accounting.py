@@ -1,7 +1,7 @@
 """What each site's records may be charged, and the noise that keeps the largest of those bounds at the target."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from consilia.core.errors import PlanError
@@ -10,23 +10,37 @@ from consilia.dp.calibrate import noise_multiplier
 from consilia.dp.event import Event
 from consilia.dp.truncation import truncation_delta
 from consilia.plan.events import evaluation_event, evaluations, ratios, round_event, sampling_rate
+from consilia.plan.phases import Phase, first_rounds
+from consilia.plan.phases import phases as phases_of
 from consilia.plan.run_plan import ADVERSARIES, Charge, SiteTerms
+from consilia.plan.schedule import Schedule
 from consilia.plan.schema import Plan
+from consilia.plan.terms import site_terms
 
 _SERVER_SIDE = ("server", "server+colluding-sites")
 _Composition = tuple[tuple[Event, int], ...]
 
 
 @dataclass(frozen=True)
-class _Exposure:
-    """What tells one site's composition from another's; sites of equal exposure have equal bounds."""
+class _Part:
+    """What one phase adds to a site's composition."""
 
+    phase: Phase
     ratio: float
     steps: int
     turns: int
+    count: int
+    cap: int
+
+    def event(self, z: float) -> Event:
+        return round_event(self.phase.plan, z * self.phase.noise_scale, self.steps, self.ratio)
 
 
-def charges(plan: Plan, sites: tuple[SiteTerms, ...], z: float) -> dict[str, Charge]:
+# What tells one site's composition from another's; sites of equal exposure have equal bounds.
+_Exposure = tuple[tuple[float, int, int], ...]
+
+
+def charges(plan: Plan, phases: tuple[Phase, ...], sites: tuple[SiteTerms, ...], z: float) -> dict[str, Charge]:
     """Return what each site may be charged at noise multiplier `z`, and its bound against each adversary.
 
     Raises:
@@ -34,30 +48,35 @@ def charges(plan: Plan, sites: tuple[SiteTerms, ...], z: float) -> dict[str, Cha
 
     Guarantees:
         Each epsilon holds together with the plan's delta: the part of delta that batches cut at their cap may cost
-        is taken off before the accountant is asked. It covers the whole schedule: stopping early earns nothing.
+        is taken off before the accountant is asked. It covers the whole schedule: stopping early earns nothing. A
+        phase without noise releases clipped sums as they are, so then no epsilon holds for the run.
     """
     if plan.privacy.unit == "none":
-        nothing = Charge(None, None, 0, dict.fromkeys(ADVERSARIES), 0.0, "none")
+        nothing = Charge((None,) * len(phases), None, 0, dict.fromkeys(ADVERSARIES), 0.0, "none")
         return {terms.name: nothing for terms in sites}
-    hidden = _SERVER_SIDE if plan.privacy.noise == "server" else ()
-    exposures = _exposures(plan, sites)
-    bounds, extra = _bounds(plan, sites, set(exposures.values()), z)
+    parts = _parts(phases, sites)
+    hidden: tuple[str, ...] = ADVERSARIES
+    if any(phase.noise_scale == 0 for phase in phases):
+        extra = 0.0
+        bounds = dict.fromkeys(map(_exposure, parts.values()), Bound(math.inf, "none", math.inf, math.inf))
+    else:
+        hidden = _SERVER_SIDE if plan.privacy.noise == "server" else ()
+        bounds, extra = _bounds(plan, parts, z)
     found = {}
-    for site, exposure in exposures.items():
-        event = round_event(plan, z, exposure.steps, exposure.ratio)
-        epsilon = bounds[exposure].epsilon
+    for site, each in parts.items():
+        epsilon = bounds[_exposure(each)].epsilon
         found[site] = Charge(
-            round_event=event,
+            round_events=tuple(part.event(z) for part in each),
             evaluation_event=evaluation_event(plan),
             evaluations=evaluations(plan),
             epsilon={who: None if who in hidden else epsilon for who in ADVERSARIES},
             extra_delta=extra,
-            accountant=bounds[exposure].accountant,
+            accountant=bounds[_exposure(each)].accountant,
         )
     return found
 
 
-def calibrate(plan: Plan, sites: tuple[SiteTerms, ...]) -> float:
+def calibrate(plan: Plan, phases: tuple[Phase, ...], sites: tuple[SiteTerms, ...]) -> float:
     """Return the smallest noise multiplier at which every site's bound is at most `privacy.epsilon`.
 
     It is rounded up at the sixth digit, so that every machine names the same number.
@@ -66,63 +85,94 @@ def calibrate(plan: Plan, sites: tuple[SiteTerms, ...]) -> float:
         PlanError: If no noise meets the target: batches cut too early, or evaluations that cost too much.
     """
     target = plan.privacy.epsilon or math.inf
-    rest = (plan.privacy.delta or 0.0) - _cut(plan, sites, target)
+    parts = _parts(phases, sites)
+    rest = (plan.privacy.delta or 0.0) - _cut(plan, parts, target)
     _evaluations_fit(plan, target, rest)
     # The least ratio and the most turns first: the others then pass without a search of their own.
-    exposures = sorted(set(_exposures(plan, sites).values()), key=lambda item: (item.ratio, -item.turns * item.steps))
+    distinct = sorted(
+        {_exposure(each): each for each in parts.values()}.values(),
+        key=lambda each: (min(part.ratio for part in each), -sum(part.turns * part.steps for part in each)),
+    )
     z = 0.0
-    for exposure in exposures:
-        make = _composer(plan, exposure)
-        if exposure.turns and (z == 0.0 or bound(make(z), rest).epsilon > target):
+    for each in distinct:
+        make = _composer(plan, each)
+        if any(part.turns for part in each) and (z == 0.0 or bound(make(z), rest).epsilon > target):
             z = _rounded_up(noise_multiplier(epsilon=target, delta=rest, make=make))
-    while z and any(bound(_composer(plan, exposure)(z), rest).epsilon > target for exposure in exposures):
+    while z and any(bound(_composer(plan, each)(z), rest).epsilon > target for each in distinct):
         z = _rounded_up(z * (1.0 + 1e-5))  # an accountant's grid may move with z by a hair
     return z
 
 
-def _composer(plan: Plan, exposure: _Exposure) -> Callable[[float], _Composition]:
+def affordable(plan: Plan, counts: Mapping[str, int], schedule: Schedule) -> int:
+    """Return how many of the scheduled rounds `privacy.epsilon` pays for at the plan's own noise multiplier.
+
+    Raises:
+        PlanError: If it does not pay for one.
+
+    Guarantees:
+        The charges of that many rounds, and of the evaluations in them, are bounded by the target at every site. The
+        number follows from public numbers, so where a run stops tells nothing.
+    """
+    z, target = plan.privacy.noise_multiplier or 0.0, plan.privacy.epsilon or math.inf
+
+    def fits(rounds: int) -> bool:
+        cut = first_rounds(plan, rounds)
+        parts = phases_of(cut)
+        try:
+            charged = charges(cut, parts, site_terms(cut, parts, counts, schedule[:rounds]), z)
+        except PlanError:  # at so large an epsilon cut batches use up delta
+            return False
+        return all(value is None or value <= target for charge in charged.values() for value in charge.epsilon.values())
+
+    low, high = 0, len(schedule)
+    if fits(high):
+        return high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    if low == 0:
+        raise PlanError.of(
+            "plan key privacy.noise_multiplier", needs=f"enough noise for one round at privacy.epsilon = {target:g}",
+            got=f"{z:g}", hint="Raise it, or leave one of the two out",
+        )  # fmt: skip
+    return low
+
+
+def _composer(plan: Plan, parts: tuple[_Part, ...]) -> Callable[[float], _Composition]:
     scored = evaluation_event(plan)
     # A held-out row is in no batch and a training row in no score: adding both is more than either can lose.
     tail: _Composition = () if scored is None else ((scored, evaluations(plan)),)
 
     def make(z: float) -> _Composition:
-        return ((round_event(plan, z, exposure.steps, exposure.ratio), exposure.turns), *tail)
+        return (*((part.event(z), part.turns) for part in parts), *tail)
 
     return make
 
 
-def _bounds(
-    plan: Plan, sites: tuple[SiteTerms, ...], exposures: set[_Exposure], z: float
-) -> tuple[dict[_Exposure, Bound], float]:
+def _bounds(plan: Plan, parts: dict[str, tuple[_Part, ...]], z: float) -> tuple[dict[_Exposure, Bound], float]:
     """Return each exposure's bound and the delta spent on cut batches, which is priced at the largest epsilon."""
     delta, priced_at = plan.privacy.delta or 0.0, plan.privacy.epsilon or 0.0
+    distinct = {_exposure(each): each for each in parts.values()}
     while True:
-        extra = _cut(plan, sites, priced_at)
-        found = {exposure: bound(_composer(plan, exposure)(z), delta - extra) for exposure in exposures}
+        extra = _cut(plan, parts, priced_at)
+        found = {exposure: bound(_composer(plan, each)(z), delta - extra) for exposure, each in distinct.items()}
         largest = max(item.epsilon for item in found.values())
         # The price grows with epsilon and epsilon with the price: go up until the price covers its result.
-        if not math.isfinite(largest) or _cut(plan, sites, largest) <= extra:
+        if not math.isfinite(largest) or _cut(plan, parts, largest) <= extra:
             return found, extra
         priced_at = largest * (1.0 + 1e-6)
 
 
-def _cut(plan: Plan, sites: tuple[SiteTerms, ...], epsilon: float) -> float:
-    """Return the largest part of delta that cut batches cost any site.
+def _cut(plan: Plan, parts: dict[str, tuple[_Part, ...]], epsilon: float) -> float:
+    """Return the largest part of delta that cut batches cost any site, over all phases.
 
     Raises:
         PlanError: If that is half of delta or more.
     """
-    rate, delta = sampling_rate(plan), plan.privacy.delta or 0.0
-    cuts = plan.privacy.unit == "record" and plan.training.batch == "poisson"  # at every rate, 1 included
-    draws = {(terms.count, terms.batch_cap, terms.steps * terms.participations) for terms in sites}
-    spent = max(
-        (
-            truncation_delta(count, rate, cap, steps, epsilon)
-            for count, cap, steps in draws
-            if cuts and cap < count and steps
-        ),
-        default=0.0,
-    )
+    delta = plan.privacy.delta or 0.0
+    cuts = plan.privacy.within_site and plan.training.batch == "poisson"  # at every rate, 1 included
+    each = {tuple(_draws(part) for part in site) for site in parts.values()} if cuts else set()
+    spent = max((math.fsum(_cut_delta(draw, epsilon) for draw in draws) for draws in each), default=0.0)
     if spent >= delta / 2:
         raise PlanError.of(
             "plan key training.batch_cap",
@@ -131,6 +181,15 @@ def _cut(plan: Plan, sites: tuple[SiteTerms, ...], epsilon: float) -> float:
             hint="Raise or remove training.batch_cap, or ask for a smaller epsilon",
         )
     return spent
+
+
+def _draws(part: _Part) -> tuple[int, float, int, int]:
+    return part.count, sampling_rate(part.phase.plan), part.cap, part.steps * part.turns
+
+
+def _cut_delta(draws: tuple[int, float, int, int], epsilon: float) -> float:
+    count, rate, cap, steps = draws
+    return truncation_delta(count, rate, cap, steps, epsilon) if cap < count and steps else 0.0
 
 
 def _evaluations_fit(plan: Plan, target: float, delta: float) -> None:
@@ -147,9 +206,19 @@ def _evaluations_fit(plan: Plan, target: float, delta: float) -> None:
         )
 
 
-def _exposures(plan: Plan, sites: tuple[SiteTerms, ...]) -> dict[str, _Exposure]:
-    ratio = ratios(plan, sites)
-    return {terms.name: _Exposure(ratio[terms.name], terms.steps, terms.participations) for terms in sites}
+def _parts(phases: tuple[Phase, ...], sites: tuple[SiteTerms, ...]) -> dict[str, tuple[_Part, ...]]:
+    ratio = [ratios(phase, sites) for phase in phases]
+    return {
+        terms.name: tuple(
+            _Part(phase, own[terms.name], here.steps, here.participations, terms.count, here.batch_cap)
+            for phase, own, here in zip(phases, ratio, terms.phases, strict=True)
+        )
+        for terms in sites
+    }
+
+
+def _exposure(parts: tuple[_Part, ...]) -> _Exposure:
+    return tuple((part.ratio, part.steps, part.turns) for part in parts)
 
 
 def _rounded_up(z: float) -> float:

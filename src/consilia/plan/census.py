@@ -46,7 +46,7 @@ def _bound_holds(plan: Plan, site: str, stated: int, count: int) -> list[Problem
             Problem(f"plan key sites.counts.{site}", "an upper bound on the site's training rows", f"{stated}, which is "
                     "fewer", "Raise it to a number the site will not pass")
         ]  # fmt: skip
-    fixed = plan.privacy.unit == "record" and plan.training.batch == "fixed" and count > 0
+    fixed = plan.privacy.within_site and plan.training.batch == "fixed" and count > 0
     if fixed and batches_in_a_pass(plan, stated) != batches_in_a_pass(plan, count):
         # A pass over fewer batches than charged would begin again and use some rows twice.
         return [

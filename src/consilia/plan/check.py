@@ -10,11 +10,12 @@ from consilia.core.randomness import SharedSeed
 from consilia.core.spec import Segment, UpdateSpec
 from consilia.core.version import VERSION
 from consilia.pipeline.chain import build, learner_spec
-from consilia.plan.accounting import calibrate, charges
+from consilia.plan.accounting import affordable, calibrate, charges
 from consilia.plan.census import cohort_problems, registered
 from consilia.plan.events import adjacency_of
 from consilia.plan.load import canonical
 from consilia.plan.notices import delta_problems, warnings
+from consilia.plan.phases import Phase, first_rounds, phases, total_rounds
 from consilia.plan.protection import protection_of
 from consilia.plan.rules import broken
 from consilia.plan.rules_privacy import against
@@ -32,17 +33,19 @@ def check(
     classes: int,
     segments: tuple[Segment, ...],
     problems: Sequence[Problem] = (),
+    initial: str | None = None,
 ) -> RunPlan:
     """Return all that follows from a plan before training.
 
     Args:
         plan: The plan.
-        counts: Training rows each site holds. Where the plan registers counts, those are used and these must not
-            pass them; else these are taken as public.
+        counts: Training rows each site holds, or patients where they are the unit. Where the plan registers counts, those
+            are used and these must not pass them; else these are taken as public.
         input_shape: Shape of one row's features.
         classes: Number of classes.
         segments: The shared parts of the model, in order.
         problems: What others found, such as a model's layers that a claim forbids; raised together with the rest.
+        initial: SHA-256 of the weights the run starts from, where the plan names any.
 
     Raises:
         PlanError: With every problem.
@@ -55,10 +58,14 @@ def check(
         found += cohort_problems(plan, len(counts))
     if found:
         raise PlanError(found)
-    asked = schedule(plan.aggregation, public, plan.training.rounds, SharedSeed.of(plan.run.seed))
-    sites = site_terms(plan, public, asked)
-    z = plan.privacy.noise_multiplier or (calibrate(plan, sites) if plan.privacy.unit != "none" else 0.0)
-    charged = charges(plan, sites, z)
+    asked = schedule(plan.aggregation, public, total_rounds(plan), SharedSeed.of(plan.run.seed))
+    if plan.privacy.epsilon is not None and plan.privacy.noise_multiplier is not None:
+        asked = asked[: affordable(plan, public, asked)]
+    run = first_rounds(plan, len(asked))
+    parts = phases(run)
+    sites = site_terms(run, parts, public, asked)
+    z = plan.privacy.noise_multiplier or (calibrate(run, parts, sites) if plan.privacy.unit != "none" else 0.0)
+    charged = charges(run, parts, sites, z)
     adversary = against(plan)
     bounds = [charge.epsilon[adversary] for charge in charged.values()]
     claimed = [value for value in bounds if value is not None]
@@ -67,17 +74,18 @@ def check(
     _within_ledger(plan, max(claimed, default=0.0))
     return RunPlan(
         plan=plan,
-        digest=_digest(plan, sites, z, input_shape, classes, segments),
+        phases=parts,
+        digest=_digest(plan, sites, z, input_shape, classes, segments, initial),
         sites=sites,
         charges=charged,
-        spec=_spec(plan, sites, z, segments),
+        spec=_spec(plan, parts, sites, z, segments),
         schedule=asked,
         adjacency=adjacency_of(plan),
         against=adversary,
         noise_multiplier=z,
         epsilon=epsilon,
         delta=plan.privacy.delta,
-        warnings=warnings(plan, sites, epsilon),
+        warnings=warnings(plan, parts, sites, epsilon),
     )
 
 
@@ -103,7 +111,9 @@ def _within_ledger(plan: Plan, largest: float) -> None:
                            got=f"{limit:g}", hint="Add noise or cut rounds: the ledgers would refuse this run")  # fmt: skip
 
 
-def _spec(plan: Plan, sites: tuple[SiteTerms, ...], z: float, segments: tuple[Segment, ...]) -> UpdateSpec:
+def _spec(
+    plan: Plan, parts: tuple[Phase, ...], sites: tuple[SiteTerms, ...], z: float, segments: tuple[Segment, ...]
+) -> UpdateSpec:
     """Return the update as it leaves the learner; the pipeline's contracts are tried on it here, before any data.
 
     Raises:
@@ -112,21 +122,25 @@ def _spec(plan: Plan, sites: tuple[SiteTerms, ...], z: float, segments: tuple[Se
     control = tuple(Segment(f"control/{part.name}", part.shape) for part in segments) if plan.training.scaffold else ()
     size = cohort_size(plan.aggregation, len(sites))
     raw = UpdateSpec(segments + control, sites=len(sites) if size is None else size)
-    protection = protection_of(plan, sites, z, control_dim=sum(part.size for part in control))
-    final = build(raw, protection).contract(learner_spec(raw, protection))
-    if plan.privacy.unit != "none" and not final.noised:
-        raise IllegalChain.of("the privacy claim", needs="noise before anything is published", got="none",
-                              hint="Set privacy.noise")  # fmt: skip
-    return learner_spec(raw, protection)
+    found = []
+    for phase in parts:
+        protection = protection_of(phase, sites, z, control_dim=sum(part.size for part in control))
+        final = build(raw, protection).contract(learner_spec(raw, protection))
+        if plan.privacy.unit != "none" and not final.noised and phase.noise_scale > 0:
+            raise IllegalChain.of("the privacy claim", needs="noise before anything is published", got="none",
+                                  hint="Set privacy.noise")  # fmt: skip
+        found.append(learner_spec(raw, protection))
+    return found[0]
 
 
 def _digest(
     plan: Plan, sites: tuple[SiteTerms, ...], z: float, input_shape: Sequence[int], classes: int,
-    segments: tuple[Segment, ...],
+    segments: tuple[Segment, ...], initial: str | None,
 ) -> str:  # fmt: skip
     """Return one name for all that both ends must agree on; where a file lies on a disk is not part of it."""
     value: dict[str, Any] = dict(canonical(plan))  # type: ignore[arg-type]
     value["data"] = {key: _base(item) if key.endswith("path") else item for key, item in value["data"].items()}
+    value["model"] = {key: _base(item) if key == "initial" else item for key, item in value["model"].items()}
     agreed: dict[str, Json] = {
         "version": VERSION,  # another version may draw another schedule or other weights from the same seed
         "plan": value,
@@ -135,6 +149,7 @@ def _digest(
         "input": [int(size) for size in input_shape],
         "classes": classes,
         "model": [[part.name, list(part.shape)] for part in segments],
+        "initial": initial,
     }
     return digest(agreed)
 

@@ -4,11 +4,12 @@ Source: docs/guarantees.md, sections 3 to 5.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from consilia.core.spec import Adjacency
 from consilia.dp.event import Event
 from consilia.dp.sensitivity import effective_multiplier
+from consilia.plan.phases import Phase, total_rounds
 from consilia.plan.protection import protection_of
 from consilia.plan.run_plan import SiteTerms
 from consilia.plan.schema import Plan
@@ -23,14 +24,14 @@ def adjacency_of(plan: Plan) -> Adjacency:
     """
     if plan.privacy.unit == "site":
         return Adjacency.ZERO_OUT
-    if plan.privacy.unit == "record" and plan.training.batch == "fixed":
+    if plan.privacy.within_site and plan.training.batch == "fixed":
         return Adjacency.REPLACE_ONE
     return Adjacency.ADD_REMOVE
 
 
 def sampling_rate(plan: Plan) -> float:
-    """Return the rate that amplifies: only a secret Poisson draw at the site, for its records, counts."""
-    if plan.privacy.unit == "record" and plan.training.batch == "poisson":
+    """Return the rate that amplifies: only a secret Poisson draw at the site, for its records or patients, counts."""
+    if plan.privacy.within_site and plan.training.batch == "poisson":
         return plan.training.sampling_rate or 1.0
     return 1.0
 
@@ -45,9 +46,9 @@ def round_event(plan: Plan, z: float, steps: int, ratio: float) -> Event:
         ratio: How many times the site's own largest contribution the noise was scaled for (noise at the server).
 
     Guarantees:
-        Site unit: the whole clipped update is one release, whatever the number of local steps. Record unit: every
-        step is a release of a clipped sum (C), and a row of a fixed batch is in one batch a pass, where replacing it
-        moves the sum by 2C. Fixed batches are never amplified; without whole passes every step is charged.
+        Site unit: the whole clipped update is one release, whatever the number of local steps. Record and patient unit:
+        every step is a release of a clipped sum (C), and a unit of a fixed batch is in one batch a pass, where replacing
+        it moves the sum by 2C. Fixed batches are never amplified; without whole passes every step is charged.
     """
     adjacency, own = adjacency_of(plan), effective_multiplier(z, own=1.0, largest=ratio)
     if plan.privacy.unit == "site":
@@ -59,7 +60,7 @@ def round_event(plan: Plan, z: float, steps: int, ratio: float) -> Event:
 
 def evaluations(plan: Plan) -> int:
     """Return how many charged evaluations a run makes: each `every` rounds, and one of the model that is kept."""
-    return plan.training.rounds // plan.evaluation.every + 1 if plan.evaluation.metrics == "charged" else 0
+    return total_rounds(plan) // plan.evaluation.every + 1 if plan.evaluation.metrics == "charged" else 0
 
 
 def evaluation_event(plan: Plan) -> Event | None:
@@ -75,15 +76,15 @@ def evaluation_event(plan: Plan) -> Event | None:
     return Event(plan.evaluation.noise_multiplier / moved, adjacency=adjacency)
 
 
-def ratios(plan: Plan, sites: tuple[SiteTerms, ...]) -> Mapping[str, float]:
+def ratios(phase: Phase, sites: Sequence[SiteTerms]) -> Mapping[str, float]:
     """Return for each site how many times its own largest contribution the noise was scaled for, at least 1.
 
     Noise at the server is scaled for the largest weight x bound over all sites of the plan, so a site that
     contributes less is protected by more. Noise at the site fits the site.
     """
-    if plan.privacy.noise != "server":
+    if phase.plan.privacy.noise != "server":
         return {terms.name: 1.0 for terms in sites}
-    protection = protection_of(plan, sites, 1.0, control_dim=0)  # a control variate scales all sites alike
+    protection = protection_of(phase, sites, 1.0, control_dim=0)  # a control variate scales all sites alike
     largest = protection.sum_sensitivity
     found = {}
     for site, weight in protection.weights.items():

@@ -7,7 +7,28 @@ from consilia.core.canonical import Json
 from consilia.core.update import ProtocolMessage, Release
 from consilia.core.version import VERSION
 from consilia.core.wire import encode
+from consilia.plan.phases import Phase
 from consilia.plan.run_plan import ADVERSARIES, RunPlan
+
+
+class PhaseFacts(TypedDict):
+    """What one phase does; `noise_multiplier` 0 without noise, `sampling_rate` None where batches are no Poisson sample."""
+
+    first: int
+    last: int
+    train: str
+    noise_multiplier: float
+    clip_norm: float | None
+    sampling_rate: float | None
+
+
+class SitePhaseFacts(TypedDict):
+    """One site's public numbers in one phase."""
+
+    participations: int
+    steps: int
+    expected_batch: float
+    batch_cap: int
 
 
 class SiteFacts(TypedDict):
@@ -18,9 +39,7 @@ class SiteFacts(TypedDict):
     weight: float
     inclusion: float
     participations: int
-    steps: int
-    expected_batch: float
-    batch_cap: int
+    phases: list[SitePhaseFacts]
     extra_delta: float
     evaluations: int
     accountant: str
@@ -41,13 +60,15 @@ class Facts(TypedDict):
     delta_reason: str | None
     accountant: str
     noise_multiplier: float
-    clip_norm: float | None
+    clipping: str
     control_clip_norm: float | None
     reproducible: bool
     model: str
+    initial_source: str | None
     algorithm: str
     batch: str
-    sampling_rate: float | None
+    views: int
+    phases: list[PhaseFacts]
     selection: str
     cohort: int
     weights: str
@@ -88,13 +109,15 @@ def facts(plan: RunPlan) -> Facts:
         "delta_reason": privacy.delta_reason,
         "accountant": _accountants(plan),
         "noise_multiplier": plan.noise_multiplier,
-        "clip_norm": privacy.clip_norm,
+        "clipping": privacy.clipping,
         "control_clip_norm": privacy.control_clip_norm,
         "reproducible": config.run.reproducible,
         "model": config.model.name,
+        "initial_source": config.model.initial_source,
         "algorithm": training.algorithm,
         "batch": training.batch,
-        "sampling_rate": training.sampling_rate if training.batch == "poisson" else None,
+        "views": training.views if training.augment != "none" else 0,
+        "phases": [_phase(plan, phase) for phase in plan.phases],
         "selection": config.aggregation.selection,
         "cohort": max((len(asked) for asked in plan.schedule), default=0),
         "weights": config.aggregation.weights,
@@ -116,7 +139,7 @@ def forecast(plan: RunPlan) -> Forecast:
     vector = 4 * plan.spec.dim  # float32, both ways: with SCAFFOLD the control variate travels beside the model
     task: dict[str, Json] = {"plan": plan.digest, "run": "x" * 32, "counted": number}
     down = vector + len(encode(ProtocolMessage("evaluate", name, number, task)))
-    charged = any(charge.round_event is not None for charge in plan.charges.values())
+    charged = any(charge.booked for charge in plan.charges.values())
     beside: dict[str, Json] = {"charges": number, "ledger_head": plan.digest} if charged else {"loss": 1 / 3}
     up = vector + len(encode(Release(b"", name, number, plan.digest, plan.digest, beside)))
     score: dict[str, Json] = {"n": 1000, "accuracy": 1 / 3, "loss": 1 / 3}
@@ -140,6 +163,18 @@ def _accountants(plan: RunPlan) -> str:
     return "; ".join(sorted({charge.accountant for charge in plan.charges.values()} - {"none"})) or "none"
 
 
+def _phase(plan: RunPlan, phase: Phase) -> PhaseFacts:
+    training, privacy = phase.plan.training, phase.plan.privacy
+    return {
+        "first": phase.first,
+        "last": phase.last,
+        "train": phase.train,
+        "noise_multiplier": plan.noise_multiplier * phase.noise_scale,
+        "clip_norm": privacy.clip_norm,
+        "sampling_rate": training.sampling_rate if training.batch == "poisson" else None,
+    }
+
+
 def _site(plan: RunPlan, index: int) -> SiteFacts:
     terms = plan.sites[index]
     charge = plan.charges[terms.name]
@@ -150,9 +185,15 @@ def _site(plan: RunPlan, index: int) -> SiteFacts:
         "weight": terms.weight,
         "inclusion": terms.inclusion,
         "participations": terms.participations,
-        "steps": terms.steps,
-        "expected_batch": terms.expected_batch,
-        "batch_cap": terms.batch_cap,
+        "phases": [
+            {
+                "participations": phase.participations,
+                "steps": phase.steps,
+                "expected_batch": phase.expected_batch,
+                "batch_cap": phase.batch_cap,
+            }
+            for phase in terms.phases
+        ],
         "extra_delta": charge.extra_delta,
         "evaluations": charge.evaluations,
         "accountant": charge.accountant,

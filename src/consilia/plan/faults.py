@@ -8,7 +8,7 @@ from typing import Any
 from pydantic_core import ErrorDetails
 
 from consilia.core.errors import Problem
-from consilia.plan.schema import Plan
+from consilia.plan.schema import section_models
 
 _TYPES = {
     "int_type": "a whole number",
@@ -34,8 +34,8 @@ _BOUNDS = {
 def sections() -> dict[str, dict[str, str]]:
     """Return section -> key -> what it means, as the schema says."""
     return {
-        section: {key: info.description or "" for key, info in field.annotation.model_fields.items()}  # type: ignore[union-attr]
-        for section, field in Plan.model_fields.items()
+        section: {key: info.description or "" for key, info in model.model_fields.items()}
+        for section, model in section_models().items()
     }
 
 
@@ -71,6 +71,11 @@ def problems_of(errors: Iterable[ErrorDetails]) -> list[Problem]:
     return list(found.values())
 
 
+def _place(keys: tuple[str, ...]) -> tuple[str, ...]:
+    """Return section and key; a list of sections names a number in between."""
+    return keys[:1] + keys[2:] if keys[0] == "phases" else keys
+
+
 def _one_branch(errors: list[ErrorDetails]) -> list[ErrorDetails]:
     # `sites.counts` is "public" or a table; a faulty table also fails as "public", which says nothing of use.
     return [
@@ -90,8 +95,8 @@ def _problem(keys: tuple[str, ...], error: ErrorDetails) -> Problem:
     if kind == "missing":
         return _missing(keys)
     name = ".".join(keys)
-    noun = "section" if len(keys) == 1 else "key"
-    meaning = sections().get(keys[0], {}).get(keys[1], "") if len(keys) > 1 else ""
+    noun = "section" if len(_place(keys)) == 1 else "key"
+    meaning = sections().get(keys[0], {}).get(_place(keys)[1], "") if len(_place(keys)) > 1 else ""
     hint = f"It means: {meaning[:1].lower()}{meaning[1:]}" if meaning else f"Write it below [{name}]"
     got = f"a number that is not finite ({value})" if value in _NOT_FINITE or value != value else show(value)
     if keys == ("sites", "counts"):
@@ -130,9 +135,9 @@ def _needs(error: ErrorDetails) -> str:
 def _missing(keys: tuple[str, ...]) -> Problem:
     if keys == ("data",):
         return Problem("plan", "a section [data]", "none", 'Add [data] and below it source = "heart"')
-    if len(keys) > 2:
+    if len(_place(keys)) > 2:
         return Problem(f"plan key {'.'.join(keys[:-1])}", "a list [low, high]", "a shorter list", "Write both ends")
-    meaning = sections()[keys[0]][keys[1]]
+    meaning = sections()[keys[0]][_place(keys)[1]]
     return Problem(f"plan key {'.'.join(keys)}", "a value", "nothing", f"It means: {meaning[:1].lower()}{meaning[1:]}")
 
 
@@ -146,11 +151,11 @@ def _unknown(keys: tuple[str, ...], value: object) -> Problem:
         else:
             hint = f"Did you mean [{guess}]?" if guess else f"Known sections: {', '.join(known)}"
         return Problem(f"plan section {keys[0]}", "to be one that plans have", "an unknown name", hint)
-    names = known[keys[0]]
-    home = next((section for section, others in known.items() if keys[1] in others), None)
-    guess = nearest(keys[1], names)
+    names, word = known[keys[0]], _place(keys)[1]
+    home = next((section for section, others in known.items() if word in others), None)
+    guess = nearest(word, names)
     if home is not None:
-        hint = f"Did you mean {home}.{keys[1]}? Write it below [{home}]"
+        hint = f"Did you mean {home}.{word}? Write it below [{home}]"
     elif guess is not None:
         hint = f"Did you mean {keys[0]}.{guess}?"
     else:

@@ -135,7 +135,7 @@ def _rules_on_the_rest(raw: dict[str, Any], faulty: list[tuple[str, ...]]) -> li
     if () in faulty:
         return []
     for keys in faulty:
-        if len(keys) == 1:
+        if len(keys) == 1 or keys[0] == "phases":
             rest.pop(keys[0], None)
         elif isinstance(rest.get(keys[0]), dict):
             rest[keys[0]].pop(keys[1], None)
@@ -191,10 +191,11 @@ def _value(text: str) -> object:
 
 
 def _anchor(raw: dict[str, Any], folder: Path) -> None:
-    data = raw.get("data")
-    if not isinstance(data, dict):
-        return
-    for key in ("path", "labels_path"):
-        value = data.get(key)
-        if isinstance(value, str) and value and "\0" not in value:
-            data[key] = str(folder / value)
+    for name, keys in (("data", ("path", "labels_path")), ("model", ("initial",))):
+        section = raw.get(name)
+        if not isinstance(section, dict):
+            continue
+        for key in keys:
+            value = section.get(key)
+            if isinstance(value, str) and value and "\0" not in value:
+                section[key] = str(folder / value)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from consilia.core.errors import Problem
+from consilia.plan.phases import Phase, total_rounds
 from consilia.plan.rules_data import BUILTIN
 from consilia.plan.run_plan import SiteTerms
 from consilia.plan.schema import Plan
@@ -31,9 +32,11 @@ def delta_problems(plan: Plan, counts: Mapping[str, int]) -> list[Problem]:
     return []
 
 
-def warnings(plan: Plan, sites: tuple[SiteTerms, ...], epsilon: float | None) -> tuple[str, ...]:
+def warnings(
+    plan: Plan, phases: tuple[Phase, ...], sites: tuple[SiteTerms, ...], epsilon: float | None
+) -> tuple[str, ...]:
     """Return the plan's warnings, each one sentence for the privacy card."""
-    found = [*_sampling(plan, len(sites))]
+    found = [*_sampling(plan, len(sites)), *_phases(plan, phases), *_initial(plan)]
     if plan.run.reproducible:
         found.append("Reproducible mode: anyone can recompute the noise, so this run claims no epsilon.")
     if plan.privacy.unit != "none":
@@ -49,6 +52,25 @@ def _sampling(plan: Plan, sites: int) -> Iterator[str]:
             yield f"Poisson client sampling asks no site in about {nobody:.0%} of rounds; these are skipped."
 
 
+def _phases(plan: Plan, phases: tuple[Phase, ...]) -> Iterator[str]:
+    agreed, run = total_rounds(plan), phases[-1].last
+    if run < agreed:
+        yield f"The budget pays for {run} of the {agreed} rounds: training ends before the round that would pass it."
+    quiet = [phase for phase in phases if phase.noise_scale == 0]
+    if quiet:
+        spans = ", ".join(f"{phase.first} to {phase.last}" for phase in quiet)
+        yield (
+            f"Rounds {spans} add no noise, so no (epsilon, delta) holds for this run: what the other rounds add protects "
+            "their own releases only."
+        )
+
+
+def _initial(plan: Plan) -> Iterator[str]:
+    if plan.model.initial is not None:
+        source = plan.model.initial_source or "data that the plan does not name"
+        yield f"Training starts from weights of {source}: the claim does not cover the data they were trained on."
+
+
 def _claim(plan: Plan, sites: tuple[SiteTerms, ...], epsilon: float | None) -> Iterator[str]:
     privacy, delta = plan.privacy, plan.privacy.delta or 0.0
     if privacy.noise == "server":
@@ -58,11 +80,13 @@ def _claim(plan: Plan, sites: tuple[SiteTerms, ...], epsilon: float | None) -> I
     limit = delta_limit({terms.name: terms.count for terms in sites})
     if delta > limit:
         yield f"Delta {delta:g} is above {limit:.2g}; the reason given: {(privacy.delta_reason or '').strip()}"
-        if privacy.unit == "record":
-            yield from _expected_failures(sites, delta)
-    if privacy.unit == "record" and plan.training.scaffold:
+        if privacy.within_site:
+            yield from _expected_failures(sites, delta, f"{privacy.unit}s")
+    if privacy.unit == "patient":
+        yield "A patient with rows at several sites is one unit at each: what they lose adds up over these sites."
+    if privacy.within_site and plan.training.scaffold:
         yield (
-            "SCAFFOLD at record level: control variates are computed from privately trained models only, "
+            f"SCAFFOLD at {privacy.unit} level: control variates are computed from privately trained models only, "
             "and carry their noise."
         )
     if plan.sites.counts == "public":
@@ -78,19 +102,19 @@ def _claim(plan: Plan, sites: tuple[SiteTerms, ...], epsilon: float | None) -> I
     idle = [terms.name for terms in sites if not terms.participations]
     if idle:
         yield f"The schedule never asks: {', '.join(idle)}."
-    thin = [terms.name for terms in sites if 0.0 < terms.expected_batch < 1.0]
+    thin = [terms.name for terms in sites if any(0.0 < phase.expected_batch < 1.0 for phase in terms.phases)]
     if thin:
-        yield f"Poisson batches hold less than one row on average at: {', '.join(thin)}."
+        yield f"Poisson batches hold less than one {privacy.unit} on average at: {', '.join(thin)}."
 
 
-def _expected_failures(sites: tuple[SiteTerms, ...], delta: float) -> Iterator[str]:
+def _expected_failures(sites: tuple[SiteTerms, ...], delta: float, units: str) -> Iterator[str]:
     smallest = min(sites, key=lambda terms: (terms.count, terms.name))
     largest = max(sites, key=lambda terms: (terms.count, terms.name))
     if delta * largest.count > 0.01:
         yield (
-            f"Delta x rows is {delta * smallest.count:.2g} at the smallest site, {smallest.name} ({smallest.count} training "
-            f"rows), and {delta * largest.count:.2g} at the largest, {largest.name} ({largest.count}): the guarantee allows "
-            "a chance of up to that size that some row of the site is exposed."
+            f"Delta x {units} is {delta * smallest.count:.2g} at the smallest site, {smallest.name} ({smallest.count} to "
+            f"train on), and {delta * largest.count:.2g} at the largest, {largest.name} ({largest.count}): the guarantee allows "
+            f"a chance of up to that size that one of the site's {units} is exposed."
         )
 
 

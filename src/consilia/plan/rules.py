@@ -1,6 +1,7 @@
 """Rules between keys of a plan: all that can be said before a site's data or a model is known."""
 
 from consilia.core.errors import Problem
+from consilia.plan.phases import phase_rules, phases
 from consilia.plan.rules_data import data_rules
 from consilia.plan.rules_own_data import own_data_rules
 from consilia.plan.rules_privacy import privacy_rules
@@ -10,7 +11,9 @@ from consilia.plan.schema import Plan
 
 
 def broken(plan: Plan) -> list[Problem]:
-    """Return every rule the plan breaks, keys without effect included."""
-    return [
-        *data_rules(plan), *own_data_rules(plan), *training_rules(plan), *privacy_rules(plan), *unused_keys(plan),
-    ]  # fmt: skip
+    """Return every rule the plan breaks in any of its phases, keys without effect included."""
+    found = [*phase_rules(plan), *unused_keys(plan)]
+    for phase in phases(plan):
+        alone = phase.plan
+        found += [*data_rules(alone), *own_data_rules(alone), *training_rules(alone), *privacy_rules(alone)]
+    return list(dict.fromkeys(found))

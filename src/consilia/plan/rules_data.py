@@ -7,11 +7,12 @@ from consilia.plan.schema import Plan
 
 BUILTIN = ("heart", "adult")  # published tables: nothing about them is secret
 _OFFICIAL = ("adult", "npz")
+_IMAGES = ("npz", "idx")
 
 
 def data_rules(plan: Plan) -> list[Problem]:
     """Return the rules on [data] and [sites] that the plan breaks."""
-    return [*_source(plan), *_columns(plan), *_split(plan), *_partition(plan)]
+    return [*_source(plan), *_columns(plan), *_features(plan), *_split(plan), *_partition(plan)]
 
 
 def _required(key: str, value: object, setting: str, hint: str) -> Iterator[Problem]:
@@ -75,6 +76,16 @@ def _distinct(key: str, values: Sequence[str], *, least: int) -> Iterator[Proble
         yield Problem(f"plan key {key}", "values that differ", f"{twice[0]!r} twice", "Remove the repetition")
     elif len(values) < least:
         yield Problem(f"plan key {key}", f"at least {least} values", f"{len(values)}", "List all that can occur")
+
+
+def _features(plan: Plan) -> Iterator[Problem]:
+    data = plan.data
+    if data.source in _IMAGES:
+        return
+    for key, value, plain in (("features", data.features, "raw"), ("normalise", data.normalise, "none")):
+        if value != plain:
+            needs, got = "a source of images", f'data.source = "{data.source}"'
+            yield Problem(f'plan key data.{key} = "{value}"', needs, got, "Remove the key, or read npz or idx images")
 
 
 def _split(plan: Plan) -> Iterator[Problem]:

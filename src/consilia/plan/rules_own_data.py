@@ -12,7 +12,7 @@ def own_data_rules(plan: Plan) -> list[Problem]:
     if plan.privacy.unit == "none" or plan.data.source in BUILTIN:
         return []
     found = [*_named(plan)]
-    if plan.privacy.unit == "record":
+    if plan.privacy.within_site:
         found += _divided(plan)
     return found
 
@@ -42,7 +42,7 @@ def _named(plan: Plan) -> Iterator[Problem]:
 
 
 def _divided(plan: Plan) -> Iterator[Problem]:
-    data, claim = plan.data, 'privacy.unit = "record" on data that is not public'
+    data, claim = plan.data, f'privacy.unit = "{plan.privacy.unit}" on data that is not public'
     if data.split == "exact":
         yield Problem(
             'plan key data.split = "exact"',

@@ -13,7 +13,9 @@ def privacy_rules(plan: Plan) -> list[Problem]:
     """Return the rules on [privacy] and [ledger] that the plan breaks."""
     if plan.privacy.unit == "none":
         return []
-    return [*_numbers(plan), *_placement(plan), *_local_state(plan), *_control(plan), *_budget(plan)]
+    return [
+        *_numbers(plan), *_placement(plan), *_clipping(plan), *_local_state(plan), *_control(plan), *_budget(plan),
+    ]  # fmt: skip
 
 
 def against(plan: Plan) -> str:
@@ -24,12 +26,12 @@ def against(plan: Plan) -> str:
 
 def _numbers(plan: Plan) -> Iterator[Problem]:
     privacy, setting = plan.privacy, f'privacy.unit = "{plan.privacy.unit}"'
-    if (privacy.epsilon is None) == (privacy.noise_multiplier is None):
+    if privacy.epsilon is None and privacy.noise_multiplier is None:
         yield Problem(
             "plan section privacy",
-            f"exactly one of privacy.epsilon and privacy.noise_multiplier with {setting}",
-            "neither" if privacy.epsilon is None else "both",
-            "Give the target epsilon and let the noise follow, or the noise and let epsilon follow",
+            f"privacy.epsilon or privacy.noise_multiplier with {setting}",
+            "neither",
+            "Give the target epsilon and let the noise follow, the noise and let epsilon follow, or both and let the rounds",
         )
     if privacy.delta is None:
         yield Problem(
@@ -57,10 +59,10 @@ def _placement(plan: Plan) -> Iterator[Problem]:
             'Use privacy.noise = "site", or "server" if the coordinator is trusted',
         )
         return
-    if privacy.noise == "server" and privacy.unit == "record" and training.algorithm != "fedsgd":
+    if privacy.noise == "server" and privacy.within_site and training.algorithm != "fedsgd":
         yield Problem(
             'plan key privacy.noise = "server"',
-            'one clipped sum a round (training.algorithm = "fedsgd") with privacy.unit = "record"',
+            f'one clipped sum a round (training.algorithm = "fedsgd") with privacy.unit = "{privacy.unit}"',
             'several local steps (training.algorithm = "fedavg")',
             'Set training.algorithm = "fedsgd", privacy.noise = "site", or privacy.unit = "site"',
         )
@@ -73,6 +75,54 @@ def _placement(plan: Plan) -> Iterator[Problem]:
         )
 
 
+def _clipping(plan: Plan) -> Iterator[Problem]:
+    privacy, training = plan.privacy, plan.training
+    if privacy.clipping != "flat" and not privacy.within_site:
+        yield Problem(
+            f'plan key privacy.clipping = "{privacy.clipping}"',
+            'privacy.unit = "record" or "patient"',
+            f'"{privacy.unit}"',
+            'Use "flat": a site\'s update is clipped as a whole',
+        )
+    if privacy.clipping == "adaptive" and privacy.noise != "site":
+        # The server's noise is scaled for one C; a C that each site moves on its own is not known to it.
+        yield Problem(
+            'plan key privacy.clipping = "adaptive"',
+            'privacy.noise = "site"',
+            f'"{privacy.noise}"',
+            'Use privacy.noise = "site", or clipping = "automatic", which needs no threshold either',
+        )
+    if privacy.unit == "patient" and plan.data.source != "csv":
+        yield Problem(
+            'plan key privacy.unit = "patient"',
+            "rows that name their patient (csv with data.patient_column)",
+            f'data.source = "{plan.data.source}"',
+            'Use privacy.unit = "record" where each row is a patient of its own',
+        )
+    elif privacy.unit == "patient" and plan.data.patient_column is None:
+        yield Problem(
+            "plan key data.patient_column",
+            'a column with privacy.unit = "patient"',
+            "nothing",
+            "Name the column that tells whose row it is",
+        )
+    if training.optimizer == "dp-adam" and not (privacy.within_site and privacy.noise == "site"):
+        yield Problem(
+            'plan key training.optimizer = "dp-adam"',
+            "noise inside training (privacy.unit = record or patient, noise at the site)",
+            f"unit {privacy.unit}, noise at the {privacy.noise}",
+            'Use "adam"',
+        )
+    known = training.algorithm == "fedsgd" or not privacy.within_site
+    if training.server_optimizer == "dp-adam" and (not known or privacy.clipping == "adaptive"):
+        yield Problem(
+            'plan key training.server_optimizer = "dp-adam"',
+            "an average whose noise the coordinator knows (fedsgd, or site unit; no adaptive clipping)",
+            f"{training.algorithm} with {privacy.clipping} clipping",
+            'Use "adam"',
+        )
+
+
 def _local_state(plan: Plan) -> Iterator[Problem]:
     layers, unit = plan.model.local_layers, plan.privacy.unit
     if layers == "norm":
@@ -82,12 +132,12 @@ def _local_state(plan: Plan) -> Iterator[Problem]:
             f'privacy.unit = "{unit}"',
             'FedBN is for runs without a claim; use a model with GroupNorm and model.local_layers = "none"',
         )
-    if layers == "head" and unit == "record":
+    if layers == "head" and plan.privacy.within_site:
         # The kept head depends on every record without noise, so one record would move all later gradients.
         yield Problem(
             'plan key model.local_layers = "head"',
             'privacy.unit = "none" or "site"',
-            'privacy.unit = "record"',
+            f'privacy.unit = "{unit}"',
             "Share all layers, or protect the site as a whole",
         )
     if layers == "head" and unit == "site" and plan.evaluation.metrics == "public":

@@ -8,7 +8,9 @@ from consilia.plan.schema import Plan
 
 def training_rules(plan: Plan) -> list[Problem]:
     """Return the rules on [training], [aggregation] and [evaluation] that the plan breaks."""
-    return [*_batches(plan), *_local(plan), *_kept(plan), *_selection(plan), *_evaluation(plan)]
+    return [
+        *_batches(plan), *_local(plan), *_noiseless(plan), *_kept(plan), *_selection(plan), *_evaluation(plan),
+    ]  # fmt: skip
 
 
 def _batches(plan: Plan) -> Iterator[Problem]:
@@ -19,7 +21,7 @@ def _batches(plan: Plan) -> Iterator[Problem]:
             'a value with training.batch = "fixed"',
             "nothing",
             'Set training.batch = "full" or "poisson"'
-            if plan.privacy.unit == "record"
+            if plan.privacy.within_site
             else 'Set training.batch_size = 32, or training.batch = "full"',
         )
     if training.batch == "poisson" and training.sampling_rate is None:
@@ -40,21 +42,33 @@ def _local(plan: Plan) -> Iterator[Problem]:
             f"{training.local_epochs} and {training.local_steps}",
             "Remove one of them",
         )
-    if training.optimizer == "adam" and training.momentum > 0:
+    if training.optimizer != "sgd" and training.momentum > 0:
         yield Problem(
             "plan key training.momentum",
             'training.optimizer = "sgd"',
-            "adam, which has its own",
+            f"{training.optimizer}, which has its own",
             "Remove training.momentum",
         )
     if training.scaffold and (training.optimizer != "sgd" or training.momentum > 0):
-        got = "adam" if training.optimizer != "sgd" else f"momentum {training.momentum:g}"
+        got = training.optimizer if training.optimizer != "sgd" else f"momentum {training.momentum:g}"
         yield Problem(
             "plan key training.scaffold",
             'plain steps: training.optimizer = "sgd" and training.momentum = 0',
             got,
             "Its control variate reads the mean gradient off the distance that plain steps covered",
         )
+
+
+def _noiseless(plan: Plan) -> Iterator[Problem]:
+    training = plan.training
+    if plan.privacy.unit != "none":
+        return
+    for key in ("optimizer", "server_optimizer"):
+        if getattr(training, key) == "dp-adam":
+            yield Problem(
+                f'plan key training.{key} = "dp-adam"', "a privacy.unit other than none", "none",
+                'Without noise there is nothing to take off: use "adam"',
+            )  # fmt: skip
 
 
 def _kept(plan: Plan) -> Iterator[Problem]:
@@ -119,7 +133,7 @@ def _evaluation(plan: Plan) -> Iterator[Problem]:
             "Set the noise on the count of correct rows, as in 5; larger costs less",
         )
     if plan.privacy.unit != "record":
-        # One record moves a count of correct rows by one; a whole site moves it by all its rows.
+        # One record moves a count of correct rows by one; a patient or a site moves it by all its rows.
         yield Problem(
             'plan key evaluation.metrics = "charged"',
             'privacy.unit = "record"',

@@ -33,6 +33,10 @@ _RULES: tuple[_Rule, ...] = (
         'model.name = "mlp", "mnist-cnn" or "nodule-cnn"',
         lambda p: p.model.name in ("mlp", "mnist-cnn", "nodule-cnn"),
     ),
+    ("model.initial_source", "model.initial", lambda p: p.model.initial is not None),
+    ("training.views", "training.augment other than none", lambda p: p.training.augment != "none"),
+    ("training.ema_decay", 'training.keep = "ema"', lambda p: p.training.keep == "ema"),
+    ("training.rounds", "a plan without phases, whose rounds add up", lambda p: not p.phases),
     (
         "training.local_epochs training.local_steps training.optimizer training.learning_rate training.momentum "
         "training.proximal_mu training.scaffold model.local_layers",
@@ -47,13 +51,13 @@ _RULES: tuple[_Rule, ...] = (
     ),
     (
         "training.server_momentum",
-        'training.server_optimizer = "momentum", "adam" or "yogi"',
-        lambda p: p.training.server_optimizer in ("momentum", "adam", "yogi"),
+        'training.server_optimizer = "momentum", "adam", "yogi" or "dp-adam"',
+        lambda p: p.training.server_optimizer in ("momentum", "adam", "yogi", "dp-adam"),
     ),
     (
         "training.server_beta2",
-        'training.server_optimizer = "adam" or "yogi"',
-        lambda p: p.training.server_optimizer in ("adam", "yogi"),
+        'training.server_optimizer = "adam", "yogi" or "dp-adam"',
+        lambda p: p.training.server_optimizer in ("adam", "yogi", "dp-adam"),
     ),
     (
         "training.server_tau",
@@ -62,9 +66,14 @@ _RULES: tuple[_Rule, ...] = (
     ),
     (
         "privacy.noise privacy.against privacy.epsilon privacy.noise_multiplier privacy.delta privacy.delta_reason "
-        "privacy.clip_norm ledger.max_epsilon",
-        'privacy.unit = "record" or "site"',
+        "privacy.clip_norm privacy.clipping ledger.max_epsilon",
+        'privacy.unit = "record", "patient" or "site"',
         lambda p: p.privacy.unit != "none",
+    ),
+    (
+        "privacy.target_quantile privacy.clip_learning_rate privacy.count_noise",
+        'privacy.clipping = "adaptive"',
+        lambda p: p.privacy.clipping == "adaptive",
     ),
     (
         "privacy.control_clip_norm",

@@ -8,9 +8,28 @@ from dataclasses import dataclass
 
 from consilia.core.spec import Adjacency, UpdateSpec
 from consilia.dp.event import Event
+from consilia.plan.phases import Phase
 from consilia.plan.schema import Plan
 
 ADVERSARIES = ("server", "server+colluding-sites", "other-sites", "world")
+
+
+@dataclass(frozen=True)
+class PhaseTerms:
+    """One site's public numbers in one phase.
+
+    Attributes:
+        participations: Rounds in which the public schedule asks it; what is charged.
+        expected_batch: Public normaliser of a step: q x count, the batch size, or the count of a full batch;
+            0 where a batch protects nothing inside a site (unit none or site) and its plain mean is taken.
+        batch_cap: Largest batch; a Poisson batch drops its excess, which is accounted.
+        steps: Local steps a round.
+    """
+
+    participations: int
+    expected_batch: float
+    batch_cap: int
+    steps: int
 
 
 @dataclass(frozen=True)
@@ -19,24 +38,22 @@ class SiteTerms:
 
     Attributes:
         name: The site.
-        count: Registered upper bound on its training rows (public).
+        count: Registered upper bound on its training rows, or patients where they are the unit (public).
         weight: Its public weight in the average; for tilted client sampling, its correction included.
         inclusion: Share of rounds in which client sampling asks it, on average.
-        participations: Rounds in which the public schedule asks it; what is charged.
-        expected_batch: Public normaliser of a step: q x count, the batch size, or the count of a full batch;
-            0 where a batch protects no record (unit none or site) and its plain mean is taken.
-        batch_cap: Largest batch; a Poisson batch drops its excess, which is accounted.
-        steps: Local steps a round.
+        phases: What each phase asks of it.
     """
 
     name: str
     count: int
     weight: float
     inclusion: float
-    participations: int
-    expected_batch: float
-    batch_cap: int
-    steps: int
+    phases: tuple[PhaseTerms, ...]
+
+    @property
+    def participations(self) -> int:
+        """Rounds of the whole run in which the public schedule asks it."""
+        return sum(phase.participations for phase in self.phases)
 
 
 @dataclass(frozen=True)
@@ -44,7 +61,8 @@ class Charge:
     """What one site's records may be charged in the run, per adversary; None where nothing bounds it.
 
     Attributes:
-        round_event: The mechanism of one answered round, as the site's ledger books it.
+        round_events: For each phase the mechanism of one answered round, as the site's ledger books it; None without DP.
+            A phase that clips and adds no noise is booked with multiplier 0.
         evaluation_event: The mechanism of one charged evaluation, or None.
         evaluations: Number of charged evaluations.
         epsilon: {"server": ..., "server+colluding-sites": ..., "other-sites": ..., "world": ...}
@@ -52,12 +70,17 @@ class Charge:
         accountant: Name and version of the accountant that gave the bound.
     """
 
-    round_event: Event | None
+    round_events: tuple[Event | None, ...]
     evaluation_event: Event | None
     evaluations: int
     epsilon: dict[str, float | None]
     extra_delta: float
     accountant: str
+
+    @property
+    def booked(self) -> bool:
+        """True if the run charges the site's ledger."""
+        return any(event is not None for event in self.round_events)
 
 
 @dataclass(frozen=True)
@@ -65,6 +88,7 @@ class SiteHalf:
     """All that one site needs of the plan."""
 
     plan: Plan
+    phases: tuple[Phase, ...]
     digest: str
     terms: SiteTerms
     charge: Charge
@@ -74,6 +98,15 @@ class SiteHalf:
     noise_multiplier: float
     population: str
 
+    def phase(self, round_number: int) -> Phase:
+        """Return the phase of a round, the last one's for any later number."""
+        return phase_of(self.phases, round_number)
+
+
+def phase_of(phases: tuple[Phase, ...], round_number: int) -> Phase:
+    """Return the phase that a round belongs to, the last one for any later number."""
+    return next((phase for phase in phases if round_number <= phase.last), phases[-1])
+
 
 @dataclass(frozen=True)
 class RunPlan:
@@ -81,6 +114,7 @@ class RunPlan:
 
     Attributes:
         plan: The plan as agreed.
+        phases: Its phases; fewer rounds than agreed where the budget ends before.
         digest: SHA-256 of the plan's canonical form, the sites' registered numbers, the model's shape and the software's version.
         sites: Every site's public terms, in order of name.
         charges: Per site, what may be charged.
@@ -95,6 +129,7 @@ class RunPlan:
     """
 
     plan: Plan
+    phases: tuple[Phase, ...]
     digest: str
     sites: tuple[SiteTerms, ...]
     charges: dict[str, Charge]
@@ -107,11 +142,16 @@ class RunPlan:
     delta: float | None
     warnings: tuple[str, ...]
 
+    def phase(self, round_number: int) -> Phase:
+        """Return the phase of a round, the last one for any later number."""
+        return phase_of(self.phases, round_number)
+
     def site(self, name: str) -> SiteHalf:
         """Return the half of the plan that one site needs."""
         terms = next(terms for terms in self.sites if terms.name == name)
         return SiteHalf(
             plan=self.plan,
+            phases=self.phases,
             digest=self.digest,
             terms=terms,
             charge=self.charges[name],

@@ -3,28 +3,16 @@
 Cross-key rules ("record-level noise at the server allows one local step") live in `plan.rules`, not here.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
-from consilia.dp import ranges
-
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Probability = Annotated[float, Field(ge=ranges.SAMPLING_RATE.low, le=1)]
-Multiplier = Annotated[float, Field(ge=ranges.NOISE_MULTIPLIER.low, le=ranges.NOISE_MULTIPLIER.high)]
-Norm = Annotated[float, Field(ge=ranges.CLIP_NORM.low, le=ranges.CLIP_NORM.high)]
-Target = Annotated[float, Field(ge=ranges.EPSILON.low, le=ranges.EPSILON.high)]
-Strength = Annotated[float, Field(gt=0, le=ranges.STRENGTH.high)]
-Penalty = Annotated[float, Field(ge=0, le=ranges.STRENGTH.high)]
-Count = Annotated[int, Field(ge=1, le=10**12)]
-Name = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9 _.-]*$")]
+from consilia.plan.privacy import PrivacySection
+from consilia.plan.training import TrainingSection
+from consilia.plan.values import Count, Multiplier, Name, Norm, Positive, Probability, Section, Strength
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class RunSection(_Section):
+class RunSection(Section):
     """Name of the run and its public randomness."""
 
     name: Name = Field("run", description="A short name; it begins the run's folder.")
@@ -39,7 +27,7 @@ class RunSection(_Section):
     )
 
 
-class DataSection(_Section):
+class DataSection(Section):
     """Where the rows come from and what they mean."""
 
     source: Literal["heart", "adult", "csv", "npz", "idx"] = Field(description="A built-in table or a kind of file.")
@@ -73,9 +61,16 @@ class DataSection(_Section):
     train_rows: Count | None = Field(
         None, description="Use only the first n training rows of a seeded order (studies)."
     )
+    features: Literal["raw", "scattering"] = Field(
+        "raw",
+        description="What the model is given: the rows, or wavelet scattering of images (fixed, 81 channels at a quarter).",
+    )
+    normalise: Literal["none", "group"] = Field(
+        "none", description="group: each image's groups of channels to mean 0 and variance 1, by that image alone."
+    )
 
 
-class SitesSection(_Section):
+class SitesSection(Section):
     """Who takes part; for a simulation, how the rows are divided."""
 
     partition: Literal["natural", "iid", "dirichlet", "one-label", "quantity-skew"] = Field(
@@ -91,8 +86,8 @@ class SitesSection(_Section):
     counts: Literal["public"] | dict[str, Count] | None = Field(
         None,
         description=(
-            'Registered upper bounds on training rows a site (public numbers), or "public": the true counts '
-            "are declared public."
+            "Registered upper bounds on training rows a site, or on patients where the unit is the patient (public "
+            'numbers), or "public": the true counts are declared public.'
         ),
     )
     population: Name | None = Field(
@@ -100,7 +95,7 @@ class SitesSection(_Section):
     )
 
 
-class ModelSection(_Section):
+class ModelSection(Section):
     """The model, built at each site from installed code."""
 
     name: str = Field(
@@ -112,87 +107,17 @@ class ModelSection(_Section):
     local_layers: Literal["none", "norm", "head"] = Field(
         "none", description="Layers kept at the site: norm = FedBN, head = the last layer."
     )
-
-
-class TrainingSection(_Section):
-    """Rounds, local work and the server's optimizer."""
-
-    algorithm: Literal["fedavg", "fedsgd"] = Field(
-        "fedavg", description="fedavg: sites train and send differences; fedsgd: sites send one gradient."
-    )
-    rounds: int = Field(20, ge=1, le=10**7, description="Number of rounds.")
-    local_epochs: Count | None = Field(
+    initial: str | None = Field(
         None,
-        description="fedavg: passes over the site's rows a round (Poisson: 1/sampling_rate steps a pass).",
+        description="Weights to start from, a safetensors file trained on public data; relative to the plan file. "
+        "A head of another shape is left out.",
     )
-    local_steps: Count | None = Field(None, description="fedavg: steps a round, instead of epochs.")
-    batch: Literal["full", "fixed", "poisson"] = Field(
-        "fixed",
-        description=("poisson: each row joins each batch with sampling_rate, secretly; needed for amplification."),
-    )
-    batch_size: Count | None = Field(None, description="fixed: rows a batch.")
-    sampling_rate: Probability | None = Field(None, description="poisson: q, a public number.")
-    batch_cap: Count | None = Field(
-        None,
-        description=(
-            "poisson: largest batch; the excess is dropped and accounted. Chosen from public numbers when absent."
-        ),
-    )
-    optimizer: Literal["sgd", "adam"] = Field("sgd", description="fedavg: the local optimizer.")
-    learning_rate: Strength = Field(0.1, description="fedavg: the local rate.")
-    momentum: float = Field(0.0, ge=0, lt=1, description="fedavg: momentum of local sgd (0.9 is usual).")
-    weight_decay: Penalty = Field(0.0, description="L2 penalty added to the local gradient.")
-    proximal_mu: Penalty = Field(0.0, description="FedProx: weight of mu/2 |y - x|^2; 0.01 to 1.")
-    scaffold: bool = Field(False, description="SCAFFOLD: control variates against client drift.")
-    server_optimizer: Literal["sgd", "momentum", "adagrad", "adam", "yogi"] = Field(
-        "sgd", description="What the coordinator does with the average."
-    )
-    server_learning_rate: Strength = Field(1.0, description="The coordinator's rate.")
-    server_momentum: float = Field(0.9, ge=0, lt=1, description="momentum: beta; adam, yogi: beta1.")
-    server_beta2: float = Field(0.99, ge=0, lt=1, description="adam, yogi: beta2.")
-    server_tau: Strength = Field(
-        1e-3, description="adagrad, adam, yogi: adaptivity tau; the second moment starts at tau^2."
-    )
-    keep: Literal["last", "best", "tail-average"] = Field(
-        "last", description="Which model is the result; tail-average: the mean of the second half's models."
-    )
-    patience: Count | None = Field(
-        None,
-        description=("Stop after so many evaluations without a better one; needs metrics that are public or charged."),
+    initial_source: str | None = Field(
+        None, max_length=500, description="initial: which public data it was trained on; printed on the privacy card."
     )
 
 
-class PrivacySection(_Section):
-    """What is protected, how much, where the noise is drawn and against whom the claim holds."""
-
-    unit: Literal["none", "record", "site"] = Field("none", description="What a neighbouring data set differs in.")
-    noise: Literal["site", "server", "distributed"] = Field("site", description="Where the noise is drawn.")
-    against: Literal["server", "other-sites", "world"] | None = Field(
-        None,
-        description=(
-            "The adversary `epsilon` is claimed against; server for noise at the site, world for noise at "
-            "the server when absent."
-        ),
-    )
-    epsilon: Target | None = Field(None, description="Target for the whole run; the noise multiplier follows.")
-    noise_multiplier: Multiplier | None = Field(
-        None, description="Noise standard deviation over sensitivity, instead of epsilon."
-    )
-    delta: Annotated[float, Field(ge=ranges.DELTA.low, lt=1)] | None = Field(
-        None, description="Public; well below 1 over the smallest site's count."
-    )
-    delta_reason: str | None = Field(
-        None, max_length=500, description="Why a larger delta is accepted; printed on the privacy card."
-    )
-    clip_norm: Norm | None = Field(
-        None, description="C: l2 bound on an example's gradient (record) or a site's update (site)."
-    )
-    control_clip_norm: Norm | None = Field(
-        None, description="site unit with scaffold: l2 bound on the control variate's change."
-    )
-
-
-class AggregationSection(_Section):
+class AggregationSection(Section):
     """Whose answers count, and how much."""
 
     selection: Literal["all", "count", "fraction", "poisson", "tilted"] = Field(
@@ -217,7 +142,7 @@ class AggregationSection(_Section):
     deadline_seconds: Positive = Field(600.0, description="How long a round waits.")
 
 
-class EvaluationSection(_Section):
+class EvaluationSection(Section):
     """What may be known about held-out rows."""
 
     metrics: Literal["public", "charged", "hidden"] = Field(
@@ -233,7 +158,7 @@ class EvaluationSection(_Section):
     )
 
 
-class LedgerSection(_Section):
+class LedgerSection(Section):
     """The site's lifetime budget for its population, over all runs."""
 
     max_epsilon: Positive | None = Field(
@@ -241,7 +166,28 @@ class LedgerSection(_Section):
     )
 
 
-class Plan(_Section):
+class PhaseSection(Section):
+    """A part of the rounds with settings of its own; what it leaves out is as in the other sections."""
+
+    rounds: Count = Field(description="Number of rounds of this phase; training.rounds is their sum and not given.")
+    learning_rate: Strength | None = Field(None, description="fedavg: the local rate.")
+    server_learning_rate: Strength | None = Field(None, description="The coordinator's rate.")
+    sampling_rate: Probability | None = Field(None, description="poisson: q.")
+    batch_size: Count | None = Field(None, description="fixed: rows a batch.")
+    local_steps: Count | None = Field(None, description="fedavg: steps a round.")
+    clip_norm: Norm | None = Field(None, description="C.")
+    train: Literal["all", "head", "backbone"] = Field(
+        "all", description="What moves: every layer, the last one with parameters, or all but that."
+    )
+    noise: bool = Field(
+        True, description="false: clipped but not noised. The run then has no epsilon, whatever the other phases add."
+    )
+    noise_scale: Annotated[float, Field(ge=0.01, le=100)] = Field(
+        1.0, description="Noise multiplier of this phase over the run's: how the budget is split."
+    )
+
+
+class Plan(Section):
     """One training run, as all parties agree on it."""
 
     run: RunSection = Field(default_factory=RunSection)
@@ -253,3 +199,13 @@ class Plan(_Section):
     aggregation: AggregationSection = Field(default_factory=AggregationSection)
     evaluation: EvaluationSection = Field(default_factory=EvaluationSection)
     ledger: LedgerSection = Field(default_factory=LedgerSection)
+    phases: list[PhaseSection] = Field(default_factory=list)
+
+
+def section_models() -> dict[str, type[BaseModel]]:
+    """Return the model of each section; `phases` is a list of sections of one kind."""
+    found: dict[str, type[BaseModel]] = {}
+    for name, field in Plan.model_fields.items():
+        kind: Any = PhaseSection if name == "phases" else field.annotation
+        found[name] = kind
+    return found

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from pydantic.fields import FieldInfo
 
-from consilia.plan.schema import Plan
+from consilia.plan.schema import section_models
 
 _HEAD = """\
 # A plan of Consilia: all that the parties of one training run agree on. Unknown keys are errors.
@@ -59,6 +59,16 @@ _EXAMPLES: dict[str, Any] = {
     "training.sampling_rate": 0.05,
     "training.batch_cap": 128,
     "training.patience": 10,
+    "model.initial": "public-weights.safetensors",
+    "model.initial_source": "MNIST, a public data set",
+    "privacy.count_noise": 20.0,
+    "phases.rounds": 30,
+    "phases.learning_rate": 0.05,
+    "phases.server_learning_rate": 0.5,
+    "phases.sampling_rate": 0.1,
+    "phases.batch_size": 64,
+    "phases.local_steps": 5,
+    "phases.clip_norm": 0.5,
     "privacy.against": "server",
     "privacy.noise_multiplier": 1.0,
     "privacy.control_clip_norm": 1.0,
@@ -73,10 +83,13 @@ _EXAMPLES: dict[str, Any] = {
 def template() -> str:
     """Return the text of a plan.toml that loads, checks and runs on the built-in data."""
     lines = [_HEAD]
-    for section, field in Plan.model_fields.items():
-        kind: Any = field.annotation
-        lines += [f"[{section}]  # {kind.__doc__.splitlines()[0]}"]
-        lines += [_line(f"{section}.{key}", key, info) for key, info in kind.model_fields.items()]
+    for section, model in section_models().items():
+        head, listed = f"[{section}]", section == "phases"
+        if listed:
+            head = f"# [{head}]"
+        lines += [f"{head}  # {(model.__doc__ or '').splitlines()[0]}"]
+        keys = [_line(f"{section}.{key}", key, info) for key, info in model.model_fields.items()]
+        lines += [f"# {line}" if listed and not line.startswith("#") else line for line in keys]
         lines.append("")
     return "\n".join(lines)
 

@@ -1,10 +1,11 @@
 """Each site's public numbers: rows, weight, turns, and what one turn of work is."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from consilia.dp.truncation import default_batch_cap
-from consilia.plan.run_plan import SiteTerms
+from consilia.plan.phases import Phase
+from consilia.plan.run_plan import PhaseTerms, SiteTerms
 from consilia.plan.schedule import Schedule, inclusions
 from consilia.plan.schema import Plan
 from consilia.plan.weights import weights
@@ -37,30 +38,45 @@ def steps_a_round(plan: Plan, count: int) -> int:
     return (passes(plan) or 1) * batches_in_a_pass(plan, count)
 
 
-def site_terms(plan: Plan, counts: Mapping[str, int], schedule: Schedule) -> tuple[SiteTerms, ...]:
+def site_terms(
+    plan: Plan, phases: Sequence[Phase], counts: Mapping[str, int], schedule: Schedule
+) -> tuple[SiteTerms, ...]:
     """Return every site's terms, in order of name.
 
     Args:
         plan: A plan that breaks no rule.
-        counts: Registered rows of each site.
+        phases: Its phases.
+        counts: Registered rows of each site, or patients where they are the unit.
         schedule: Who is asked when.
     """
-    turns = dict.fromkeys(counts, 0)
-    for asked in schedule:
-        for site in asked:
-            turns[site] += 1
     share, weight = inclusions(plan.aggregation, counts), weights(plan.aggregation, counts)
+    turns = [_turns(phase, counts, schedule) for phase in phases]
     found = []
     for site in sorted(counts):
-        count, steps = counts[site], steps_a_round(plan, counts[site])
-        expected, cap = _batch(plan, count, steps * turns[site])
-        found.append(SiteTerms(site, count, weight[site], share[site], turns[site], expected, cap, steps))
+        each = tuple(
+            _phase_terms(phase.plan, counts[site], asked[site]) for phase, asked in zip(phases, turns, strict=True)
+        )
+        found.append(SiteTerms(site, counts[site], weight[site], share[site], each))
     return tuple(found)
+
+
+def _turns(phase: Phase, counts: Mapping[str, int], schedule: Schedule) -> dict[str, int]:
+    turns = dict.fromkeys(counts, 0)
+    for asked in schedule[phase.first - 1 : phase.last]:
+        for site in asked:
+            turns[site] += 1
+    return turns
+
+
+def _phase_terms(plan: Plan, count: int, turns: int) -> PhaseTerms:
+    steps = steps_a_round(plan, count)
+    expected, cap = _batch(plan, count, steps * turns)
+    return PhaseTerms(turns, expected, cap, steps)
 
 
 def _batch(plan: Plan, count: int, draws: int) -> tuple[float, int]:
     """Return the public normaliser of a step and the largest batch."""
-    training, private = plan.training, plan.privacy.unit == "record"
+    training, private = plan.training, plan.privacy.within_site
     if training.batch == "full":
         return (float(count) if private else 0.0), count
     if training.batch == "fixed":

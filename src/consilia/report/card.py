@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from consilia.plan.facts import Facts
 from consilia.plan.run_plan import ADVERSARIES
 from consilia.report.limits import not_covered
+from consilia.report.mechanism import Group, Row, mechanism, units
 from consilia.report.numbers import HIDDEN, bound, plain
-from consilia.report.numbers import share as percent
+from consilia.report.phases import without_noise
 
 WHO: Mapping[str, str] = {
     "server": "the coordinator, which sees every message of every site",
@@ -20,42 +21,20 @@ WHO: Mapping[str, str] = {
     "world": "anyone who is given the released model",
 }
 _ADJACENCY: Mapping[str, str] = {
-    "add-remove": "two data sets are neighbours when one has a single record more than the other",
-    "replace-one": "two data sets are neighbours when they differ in the content of a single record",
+    "add-remove": "two data sets are neighbours when one has a single {unit} more than the other",
+    "replace-one": "two data sets are neighbours when they differ in the content of a single {unit}",
     "zero-out": "two runs are neighbours when one site's contribution is replaced by nothing",
 }
 _WITHOUT: Mapping[str, str] = {
-    "add-remove": "with or without any single record of any one site",
-    "replace-one": "whatever the content of any single record of any one site",
+    "add-remove": "with or without any single {unit} of any one site",
+    "replace-one": "whatever the content of any single {unit} of any one site",
     "zero-out": "with or without any single site's contribution",
-}
-_PLACEMENT: Mapping[str, str] = {
-    "site": "at each site, before anything leaves it",
-    "server": "at the coordinator, after the sum: sites trust it",
-    "distributed": "as a share at each site, under a secure sum",
 }
 _METRICS: Mapping[str, str] = {
     "public": "accuracy, loss and number of held-out rows of each site, declared public by their holders",
     "charged": "counts of right and wrong held-out rows of each site, with noise that epsilon includes",
     "hidden": "no metric of held-out rows",
 }
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of the card."""
-
-    label: str
-    value: str
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class Group:
-    """Lines that belong together."""
-
-    title: str
-    rows: tuple[Row, ...]
 
 
 @dataclass(frozen=True)
@@ -102,7 +81,7 @@ def build(facts: Facts, heads: Mapping[str, str]) -> Card:
         headline=_headline(facts, verdict),
         statement=_statement(facts, verdict),
         against=f"Against {WHO[facts['against']]}. The privacy card says what that covers, and what not.",
-        groups=(_guarantee(facts, verdict), _mechanism(facts), _leaves(facts), _identity(facts)),
+        groups=(_guarantee(facts, verdict), mechanism(facts), _leaves(facts), _identity(facts)),
         bounds=bounds(facts),
         heads=tuple(sorted(heads.items())),
         warnings=tuple(facts["warnings"]),
@@ -122,6 +101,8 @@ def claim(facts: Facts) -> str:
     verdict = verdict_of(facts)
     if verdict == "open":
         return "no epsilon: the plan asks for no differential privacy"
+    if verdict == "not-private" and not facts["reproducible"]:
+        return f"no epsilon: {without_noise(facts)} add no noise"
     if verdict == "not-private":
         return "no epsilon: reproducible mode is not private, its noise follows from the public seed"
     return (
@@ -142,6 +123,11 @@ def _statement(facts: Facts, verdict: str) -> str:
             "The sites sent their updates without noise. What a record can leak through them is not bounded: "
             "use such a run for public or synthetic data, or as the figure to compare private runs with."
         )
+    if verdict == "not-private" and not facts["reproducible"]:
+        return (
+            f"In {without_noise(facts)} the sites' clipped contributions are released without noise. Noise in the other "
+            "rounds protects what these release, not what those do: no (epsilon, delta) holds for the whole."
+        )
     if verdict == "not-private":
         return (
             "Its noise and its batches follow from the public seed, so that the run can be repeated bit for bit; "
@@ -149,8 +135,9 @@ def _statement(facts: Facts, verdict: str) -> str:
         )
     epsilon = facts["epsilon"] or 0.0
     factor = bound(math.exp(epsilon), 3) if epsilon < 20 else f"e^{bound(epsilon)}"
+    neighbours = _WITHOUT[facts["adjacency"]].format(unit=facts["unit"])
     return (
-        f"Against {WHO[facts['against']]}: {_WITHOUT[facts['adjacency']]}, the probability of anything it can see in the "
+        f"Against {WHO[facts['against']]}: {neighbours}, the probability of anything it can see in the "
         f"whole run changes by a factor of at most {factor} (e to the power epsilon), plus at most {bound(facts['delta'], 6)}. "
         "The figure is the largest over all sites and covers every round of the schedule, also when training stopped early."
     )
@@ -168,7 +155,7 @@ def _guarantee(facts: Facts, verdict: str) -> Group:
         (
             Row("Unit of privacy", facts["unit"], "" if verdict == "open" else "one unit for the whole run"),
             Row("Adjacency", facts["adjacency"] if verdict != "open" else nothing,
-                _ADJACENCY.get(facts["adjacency"], "") if verdict != "open" else ""),
+                _ADJACENCY.get(facts["adjacency"], "").format(unit=facts["unit"]) if verdict != "open" else ""),
             Row("Epsilon", bound(facts["epsilon"]) if claims else nothing,
                 "largest bound over all sites, rounded up" if claims else ""),
             Row("Delta", bound(facts["delta"], 6) if facts["delta"] is not None else "none", notes),
@@ -177,53 +164,6 @@ def _guarantee(facts: Facts, verdict: str) -> Group:
             Row("Accountant", facts["accountant"], "the tightest valid bound of RDP and PLD" if claims else ""),
         ),
     )  # fmt: skip
-
-
-def _mechanism(facts: Facts) -> Group:
-    if facts["unit"] == "none":
-        return Group("Mechanism", (Row("Noise", "none"), Row("Clipping", "none"), _sampling(facts), _turns(facts)))
-    record = facts["unit"] == "record"
-    rows = [
-        Row("Placement of noise", facts["noise"], _PLACEMENT[facts["noise"]]),
-        Row("Noise multiplier", f"{facts['noise_multiplier']:.5g}",
-            "Gaussian; standard deviation over clip norm" if facts["noise"] != "server"
-            else "Gaussian; standard deviation over the largest bounded contribution"),
-        Row("Clip norm", plain(facts["clip_norm"]),
-            "bound on the l2 norm of one example's gradient" if record else "bound on the l2 norm of a site's update"),
-    ]  # fmt: skip
-    if facts["control_clip_norm"] is not None:
-        rows.append(Row("Clip norm of controls", plain(facts["control_clip_norm"]), "SCAFFOLD's control variates"))
-    rows += [_sampling(facts), *_caps(facts), _turns(facts)]
-    return Group("Mechanism", tuple(rows))
-
-
-def _sampling(facts: Facts) -> Row:
-    if facts["batch"] == "poisson":
-        gain = "amplification is claimed for this alone" if facts["unit"] == "record" else "no amplification is claimed"
-        return Row(
-            "Sampling of records", f"Poisson, rate {facts['sampling_rate']:.4g}, drawn secretly at each site", gain
-        )
-    kind = "every record in every step" if facts["batch"] == "full" else "fixed batches of a shuffled order"
-    return Row("Sampling of records", "none", f"{kind}; no amplification is claimed")
-
-
-def _caps(facts: Facts) -> tuple[Row, ...]:
-    if facts["batch"] != "poisson" or facts["unit"] != "record":
-        return ()
-    caps = sorted({site["batch_cap"] for site in facts["sites"]})
-    value = plain(caps[0]) if len(caps) == 1 else f"{plain(caps[0])} to {plain(caps[-1])}"
-    extra = max((site["extra_delta"] for site in facts["sites"]), default=0.0)
-    delta = facts["delta"]
-    part = percent(extra / delta) if extra and delta and extra >= 1e-3 * delta else "less than 0.1 %"
-    note = f"at most {bound(extra, 2)}, {part} of delta" if extra else "no part of delta"
-    return (Row("Batch cap", f"{value} records", f"an excess is dropped by secret order; its share: {note}"),)
-
-
-def _turns(facts: Facts) -> Row:
-    turns = sorted({site["participations"] for site in facts["sites"]})
-    value = f"at most {plain(turns[-1])} of {plain(facts['rounds'])} rounds" if turns else "none"
-    note = "by the public schedule; client sampling is not counted as amplification"
-    return Row("Participations of a site", value, note)
 
 
 def _leaves(facts: Facts) -> Group:
@@ -242,7 +182,11 @@ def _leaves(facts: Facts) -> Group:
             Row("Metrics", fit, _METRICS[facts["metrics"]]),
             Row("Training loss", loss),
             Row("Norms and directions", norms, "computed by the coordinator"),
-            Row("Registered counts", "public", "upper bounds on training rows; weights are computed from them"),
+            Row(
+                "Registered counts",
+                "public",
+                f"upper bounds on training {units(facts)}; weights are computed from them",
+            ),
             Row("Errors", "class of an error only", "never its text, never a row"),
         ),
     )

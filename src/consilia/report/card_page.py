@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from consilia.plan.run_plan import ADVERSARIES
-from consilia.report.card import WHO, Card, Group
+from consilia.report.card import WHO, Card
 from consilia.report.markup import Html, join, tag
+from consilia.report.mechanism import Group
 from consilia.report.sections import table
 
 _MARK = {"private": "Private", "open": "No claim", "not-private": "Not private"}

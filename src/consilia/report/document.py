@@ -100,7 +100,8 @@ def _agreed(folder: Path, text: str) -> tuple[dict[str, Any], Facts]:
     try:
         agreed = json.loads(text)
         plan, facts = agreed["plan"], agreed["facts"]
-        tables = (plan, facts, *plan.values(), *facts["sites"])
+        sections = [values for name, values in plan.items() if name != "phases"]
+        tables = (plan, facts, *sections, *plan["phases"], *facts["sites"], *facts["phases"])
         kinds = [(dict, table) for table in tables] + [(str, agreed["data_folder"]), (str, agreed["home"])]
         if not all(isinstance(value, kind) for kind, value in kinds) or not isinstance(facts["rounds"], int):
             raise TypeError("not a plan and its numbers")

@@ -5,7 +5,7 @@ from consilia.plan.facts import Facts
 
 def not_covered(facts: Facts) -> tuple[str, ...]:
     """Return the sentences that hold for this run, each as "topic: what is not covered"."""
-    if facts["unit"] == "none" or facts["reproducible"]:
+    if facts["unit"] == "none" or facts["epsilon"] is None:
         points = ["Anything: no bound is claimed on what a record, a patient or a site leaks."]
     else:
         points = [*_units(facts), *_choices(facts), *_means()]
@@ -20,6 +20,10 @@ def _units(facts: Facts) -> list[str]:
             "as large, and delta more than that.",
             "A patient at two sites: each site's bound is its own, so the two epsilons and the two deltas add up.",
         ]
+    elif facts["unit"] == "patient":
+        points.append(
+            "A patient at two sites: each site's bound is its own, so the two epsilons and the two deltas add up."
+        )
     else:
         points.append("A patient at two sites: the bound is for one site's contribution; for two of them it adds up.")
     if facts["noise"] == "server":
@@ -38,6 +42,10 @@ def _choices(facts: Facts) -> list[str]:
         "Which rows are held out: the split is public, by the plan's rule and seed.",
         "Registered counts, classes, column names and ranges of the preprocessing: public numbers of the plan.",
     ]
+    if facts["initial_source"] is not None:
+        points.append(
+            "The data that the first weights were trained on: they are called public, nothing protects them here."
+        )
     if facts["metrics"] == "public":
         points.append(
             "Held-out rows: their metrics were declared public by their holders; nothing protects those rows."

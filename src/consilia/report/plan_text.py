@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic_core import PydanticUndefined
 
-from consilia.plan.schema import Plan
+from consilia.plan.schema import section_models
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,12 @@ def lines(plan: Mapping[str, Any]) -> list[Line]:
     """Return the plan's lines in the schema's order; keys without a value are left out."""
     found: list[Line] = []
     for section, values in plan.items():
-        inner = [line for line in _section(section, values) if line.value]
-        if inner:
-            found += [Line(section, "", "", all(line.default for line in inner)), *inner]
+        listed = isinstance(values, list)
+        for one in values if listed else [values]:
+            inner = [line for line in _section(section, one) if line.value]
+            if inner:
+                head = f"[{section}]" if listed else section
+                found += [Line(head, "", "", all(line.default for line in inner)), *inner]
     return found
 
 
@@ -56,8 +59,8 @@ def _key(name: str) -> str:
 
 
 def _section(name: str, values: Mapping[str, Any]) -> Iterator[Line]:
-    field = Plan.model_fields.get(name)
-    known: Mapping[str, Any] = getattr(field.annotation, "model_fields", {}) if field is not None else {}
+    model = section_models().get(name)
+    known: Mapping[str, Any] = model.model_fields if model is not None else {}
     for key, value in values.items():
         default = known[key].get_default(call_default_factory=True) if key in known else PydanticUndefined
         yield Line(name, key, toml(value), default is not PydanticUndefined and value == default)

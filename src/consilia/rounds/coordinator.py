@@ -1,7 +1,7 @@
 """The coordinator: asks a cohort, adds what comes, steps the model, writes the round down, goes on."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,16 +13,17 @@ from consilia.core.canonical import Json, digest_bytes
 from consilia.core.errors import ProtocolError
 from consilia.core.update import ProtocolMessage, Vector
 from consilia.core.wire import decode, encode, pack_vector
-from consilia.pipeline.chain import Chain
 from consilia.pipeline.transform import SumContext
 from consilia.plan.run_plan import RunPlan
 from consilia.plan.schema import Plan
 from consilia.rounds import geometry
 from consilia.rounds.entropy import Entropy
 from consilia.rounds.exchange import Traffic, ask
+from consilia.rounds.pipelines import Pipeline
 from consilia.rounds.ports import Arrival, Clock, Transport
+from consilia.rounds.rates import coordinator_factor
 from consilia.rounds.records import HIDDEN, RoundRecord
-from consilia.rounds.selection import keep, result_model
+from consilia.rounds.selection import average, keep, result_model
 from consilia.rounds.spending import Spending
 from consilia.rounds.state import TrainingState, to_bytes
 from consilia.store.crash import crash_point
@@ -40,7 +41,7 @@ class Coordinator:
         plan: The checked plan.
         run: Id of the run.
         state: Where to begin: round 0 of a new run, or the last round of the journal.
-        chain: The pipeline, built from the plan's public numbers.
+        pipelines: Each phase's pipeline and the public numbers it was built from.
         transport: Moves bytes to and from sites.
         journal: Where decided rounds are written down, durably.
         entropy: Source of secret randomness (noise at the server).
@@ -48,14 +49,14 @@ class Coordinator:
     """
 
     def __init__(
-        self, plan: RunPlan, *, run: str, state: TrainingState, chain: Chain, transport: Transport, journal: Journal,
-        entropy: Entropy, clock: Clock,
+        self, plan: RunPlan, *, run: str, state: TrainingState, pipelines: Sequence[Pipeline], transport: Transport,
+        journal: Journal, entropy: Entropy, clock: Clock,
     ) -> None:  # fmt: skip
         self._plan = plan
         self._config = plan.plan
         self._run = run
         self.state = state
-        self._chain = chain
+        self._pipelines = pipelines
         self._transport = transport
         self._journal = journal
         self._entropy = entropy
@@ -64,10 +65,9 @@ class Coordinator:
         self._names = [terms.name for terms in plan.sites]
         self._heads: dict[str, str] = {}
         self._idle = 0
-        self._limits = {terms.name: terms.participations for terms in plan.sites}
+        self._limits = {terms.name: [phase.participations for phase in terms.phases] for terms in plan.sites}
         self._spending = Spending(plan)
-        self._charged = any(charge.round_event is not None for charge in plan.charges.values())
-        self._optimizer = server_optimizer(self._config)
+        self._charged = any(charge.booked for charge in plan.charges.values())
 
     def train(self, on_round: OnRound | None = None) -> TrainingState:
         """Run the rounds that are left; each is durable before the next begins."""
@@ -140,7 +140,7 @@ class Coordinator:
         )  # fmt: skip
         crash_point("coordinator.after_collect")
         self._count(traffic, record)
-        self._book(gate, asked)
+        self._book(gate, asked, self._plan.phase(number).index)
         record.answered, record.dropped = sorted(gate.admitted), dict(sorted(gate.dropped.items()))
         needed = quorum(self._config.aggregation.quorum, len(asked))
         if len(gate.admitted) < needed:
@@ -191,40 +191,47 @@ class Coordinator:
         self.state.bytes_up += traffic.up
         self.state.bytes_down += traffic.down
 
-    def _book(self, gate: Gate, asked: tuple[str, ...]) -> None:
+    def _book(self, gate: Gate, asked: tuple[str, ...], phase: int) -> None:
         # Asked counts as charged: the answer may have been computed and lost. A site that recomputed says so itself.
         if not self._charged:
             return
         for site in asked:
             told = gate.metrics.get(site, {}).get("charges")
-            limit = self._limits[site]
+            limit = self._limits[site][phase]
             claimed = told if isinstance(told, int) and 0 <= told <= limit else 0
             head = gate.metrics.get(site, {}).get("ledger_head")
             if isinstance(head, str):
                 self._heads[site] = head
-            self.state.charges[site] = min(limit, max(self.state.charges.get(site, 0) + 1, claimed))
+            counts = self.state.charges.setdefault(site, [0] * len(self._plan.phases))
+            counts[phase] = min(limit, max(counts[phase] + 1, claimed))
 
     def _step(self, gate: Gate, record: RoundRecord) -> None:
         state, names = self.state, sorted(gate.admitted)
+        phase = self._plan.phase(gate.round)
+        pipeline = self._pipelines[phase.index]
         rule = WeightedMean(self._denominator(record.asked))
         total = rule.zero(self._update_dim)
         for site in names:  # in order of name: the sum does not depend on who answered first
             rule.add(total, gate.admitted[site], self._weights[site])
-        summed = self._chain.decode(total.total, SumContext(self._entropy.stream("server", gate.round)))
+        summed = pipeline.chain.decode(total.total, SumContext(self._entropy.stream("server", gate.round)))
         aggregate = rule.finish(total, summed)
         dim = state.model.size
-        moved, moments = self._optimizer.step(state.model, aggregate[:dim], state.moments)
+        optimizer = server_optimizer(
+            phase.plan, coordinator_factor(phase.plan.training, gate.round, len(self._plan.schedule)),
+            pipeline.protection.mean_variance(names, total.weight if rule.denominator is None else rule.denominator),
+        )  # fmt: skip
+        # What the moments of another phase point at may not move any more.
+        moments = state.moments if phase.index == state.phase else optimizer.init(dim)
+        moved, moments = optimizer.step(state.model, aggregate[:dim], moments)
         if not np.isfinite(moved).all():
             record.status, record.reason = "skipped", "the step was not finite; the last good model stays"
             return
-        state.model, state.moments = moved, moments
+        state.model, state.moments, state.phase = moved, moments, phase.index
         state.counted.update(dict.fromkeys(names, gate.round))
         if state.control is not None:
             share = len(names) / len(self._names)
             state.control = (state.control + share * aggregate[dim:]).astype(np.float32)
-        if self._config.training.keep == "tail-average" and gate.round > len(self._plan.schedule) // 2:
-            state.tail = state.model.astype(np.float64) + (0.0 if state.tail is None else state.tail)
-            state.tail_count += 1
+        average(state, self._config.training, gate.round, len(self._plan.schedule))
         record.aggregate_norm = float(np.linalg.norm(aggregate))
         if self._config.privacy.unit == "none" or self._config.privacy.noise == "site":
             # Each vector carries its own noise already (or nothing is protected): its norm costs nothing more.
@@ -237,7 +244,7 @@ class Coordinator:
 
     def _denominator(self, asked: list[str]) -> float | None:
         privacy = self._config.privacy
-        if privacy.unit == "none" or (privacy.unit == "record" and privacy.noise == "site"):
+        if privacy.unit == "none" or (privacy.within_site and privacy.noise == "site"):
             return None  # nothing is scaled for the sum: dividing by what arrived is post-processing
         return sum(self._weights[site] for site in asked)
 
@@ -258,17 +265,23 @@ class Coordinator:
         if not self._charged:
             return []
         return [
-            {"site": site, "charges": self.state.charges.get(site, 0), "head": self._heads.get(site, "")}
+            {"site": site, "charges": sum(self.state.charges.get(site, [])), "head": self._heads.get(site, "")}
             for site in record.asked
         ]
 
 
-def server_optimizer(plan: Plan) -> ServerOptimizer:
-    """Return what the plan does with the averaged update."""
+def server_optimizer(plan: Plan, factor: float = 1.0, noise_variance: float = 0.0) -> ServerOptimizer:
+    """Return what a phase's plan does with the averaged update.
+
+    Args:
+        plan: The plan, or a phase's.
+        factor: What the schedule makes of its rate.
+        noise_variance: Of each coordinate of the averaged update (dp-adam).
+    """
     training = plan.training
     return ServerOptimizer(
-        training.server_optimizer, training.server_learning_rate, training.server_momentum, training.server_beta2,
-        training.server_tau,
+        training.server_optimizer, training.server_learning_rate * factor, training.server_momentum,
+        training.server_beta2, training.server_tau, noise_variance,
     )  # fmt: skip
 
 

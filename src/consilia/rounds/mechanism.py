@@ -7,40 +7,44 @@ from consilia.core.spec import Adjacency, Unit
 from consilia.dp.event import Event
 from consilia.learning.work import LocalWork
 from consilia.pipeline.chain import Chain
+from consilia.plan.phases import Phase
 from consilia.plan.run_plan import SiteHalf
 
 
-def event_that_runs(unit: Unit, work: LocalWork, chain: Chain, *, own: float, rows: int) -> Event | None:
-    """Return the mechanism of one answer, or None where no noise is drawn.
+def event_that_runs(unit: Unit, work: LocalWork, chain: Chain, *, own: float, units: int) -> Event | None:
+    """Return the mechanism of one answer, or None where nothing is protected.
 
     Args:
         unit: The unit of privacy.
-        work: What the learner will do: it draws the noise of record-level training at the site.
+        work: What the learner will do: it draws the noise at the site that protects records or patients.
         chain: The pipeline: it draws all other noise.
         own: Bound on how far one unit of this site moves the weighted sum.
-        rows: The site's registered rows.
+        units: The site's registered records or patients.
+
+    Returns:
+        Its noise multiplier is 0 where a phase clips and adds no noise.
     """
-    z = work.noise_multiplier if work.noise_multiplier > 0 else chain.noise_multiplier(own)
-    if z is None:
+    if unit is Unit.NONE:
         return None
+    z = work.noise_multiplier if work.noise_multiplier > 0 else chain.noise_multiplier(own) or 0.0
     if unit is Unit.SITE:
         return Event(z, adjacency=Adjacency.ZERO_OUT)
     if work.batch == "fixed":
-        # A row's old and new value lie in the same batch once a pass; replacing one by the other moves that sum by 2 C.
-        batches = math.ceil(rows / (work.batch_size or rows))
+        # A unit's old and new value lie in the same batch once a pass; replacing one by the other moves that sum by 2 C.
+        batches = math.ceil(units / (work.batch_size or units))
         uses = work.steps // batches if work.steps % batches == 0 else work.steps
         return Event(z / 2.0, 1.0, uses, Adjacency.REPLACE_ONE)
     rate = work.sampling_rate if work.batch == "poisson" and work.sampling_rate is not None else 1.0
     return Event(z, rate, work.steps, Adjacency.ADD_REMOVE)
 
 
-def require_covered(half: SiteHalf, runs: Event | None) -> None:
-    """Refuse to start a site whose ledger would book less than what it runs.
+def require_covered(half: SiteHalf, phase: Phase, runs: Event | None) -> None:
+    """Refuse to start a site whose ledger would book less than what it runs in a phase.
 
     Raises:
         PlanError: If noise, sampling, steps or adjacency of what runs exceed what the plan charges.
     """
-    charged = half.charge.round_event
+    charged = half.charge.round_events[phase.index]
     if half.plan.privacy.unit == "none" and charged is None and runs is None:
         return
     if charged is None or runs is None or not _covers(charged, runs):

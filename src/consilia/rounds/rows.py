@@ -9,6 +9,7 @@ from consilia.core.errors import DataError, PlanError, Problem
 from consilia.core.randomness import SharedSeed
 from consilia.data.builtin import adult, heart
 from consilia.data.checks import check_table
+from consilia.data.features.apply import apply
 from consilia.data.partition import assign
 from consilia.data.sources.csv_file import CsvSpec, read_csv
 from consilia.data.sources.idx import read_idx
@@ -70,7 +71,7 @@ def site_rows(plan: Plan, folder: Path) -> dict[str, SiteRows]:
     """Return every simulated site's rows.
 
     Rows that a source sets aside for testing are divided among sites on their own, so that each site's held-out rows are
-    official ones; otherwise each site holds out its own.
+    official ones; otherwise each site holds out its own. Features are computed last, site by site: a row is much larger then.
 
     Args:
         plan: The plan.
@@ -81,6 +82,9 @@ def site_rows(plan: Plan, folder: Path) -> dict[str, SiteRows]:
     table = read_table(data, tuple(sites.only) if sites.only else None, folder)
 
     _require_known(plan, table)
+
+    def featured(part: Table) -> Table:
+        return apply(part, data.features, data.normalise)
 
     def divide(part: Table, label: str) -> dict[str, Table]:
         places = assign(
@@ -97,14 +101,14 @@ def site_rows(plan: Plan, folder: Path) -> dict[str, SiteRows]:
             table.take(test_index), "test"
         )  # fmt: skip
         return {
-            site: SiteRows(train[site], test.get(site, train[site].take(np.empty(0, np.int64))))
+            site: SiteRows(featured(train[site]), featured(test.get(site, train[site].take(np.empty(0, np.int64)))))
             for site in sorted(train)
         }
     rows = {}
     for site, part in sorted(divide(table, "train").items()):
         train_index, test_index = split(part, data.split, data.test_fraction, seed.derive("split", site))
         train_index = keep_first(train_index, data.train_rows, seed.derive("train rows", site))
-        rows[site] = SiteRows(part.take(train_index), part.take(test_index))
+        rows[site] = SiteRows(featured(part.take(train_index)), featured(part.take(test_index)))
     return rows
 
 

@@ -1,8 +1,10 @@
-"""Which model is the result: the last, the best by public or charged metrics, or the mean of the second half."""
+"""Which model is the result: the last, the best by public or charged metrics, or an average of many."""
 
 import numpy as np
 
+from consilia.aggregate.average import Ema
 from consilia.core.update import Vector
+from consilia.plan.training import TrainingSection
 from consilia.rounds.records import RoundRecord
 from consilia.rounds.state import TrainingState
 
@@ -27,10 +29,22 @@ def keep(state: TrainingState, record: RoundRecord, patience: int | None) -> Non
         state.stopped = f"no better model in {patience} evaluations; best was round {state.best_round}"
 
 
+def average(state: TrainingState, training: TrainingSection, number: int, rounds: int) -> None:
+    """Add the model of a round that counted to the average that the plan keeps, if it keeps any."""
+    if training.keep == "ema":
+        state.tail = Ema(training.ema_decay).update(state.tail, state.model, state.tail_count)
+        state.tail_count += 1
+    elif training.keep == "tail-average" and number > rounds // 2:
+        state.tail = state.model.astype(np.float64) + (0.0 if state.tail is None else state.tail)
+        state.tail_count += 1
+
+
 def result_model(rule: str, state: TrainingState) -> Vector:
     """Return the model the plan asks for, shape (d,); the last one where its kind never came to be."""
     if rule == "best" and state.best is not None:
         return state.best
     if rule == "tail-average" and state.tail is not None and state.tail_count:
         return (state.tail / state.tail_count).astype(np.float32)
+    if rule == "ema" and state.tail is not None:
+        return state.tail.astype(np.float32)
     return state.model

@@ -6,7 +6,7 @@ only then hand the bytes over. A kill between any two steps leaves the ledger at
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import safetensors.numpy
@@ -18,9 +18,9 @@ from consilia.core.update import Bytes, ProtocolMessage, Release, Update, Vector
 from consilia.core.wire import decode, encode, pack_vector, unpack_vector
 from consilia.dp.ledger import Allotment
 from consilia.dp.mechanism import GaussianMechanism
-from consilia.pipeline.chain import Chain
 from consilia.plan.run_plan import SiteHalf
 from consilia.rounds.entropy import Entropy
+from consilia.rounds.pipelines import Pipeline
 from consilia.rounds.ports import Learner, LocalState
 from consilia.store.crash import crash_point
 from consilia.store.ledger_store import Purpose, SiteStore
@@ -35,7 +35,7 @@ class Site:
         half: The site's half of the checked plan.
         run: Id of the run.
         learner: The site's rows and installed code.
-        chain: The pipeline, built from the plan's public numbers.
+        pipelines: Each phase's pipeline, built from the plan's public numbers.
         payload_dim: Length of the vector the coordinator sends (the model, and the control variate with SCAFFOLD).
         store: The site's ledger and sealed releases; None where nothing is charged and no state is kept.
         entropy: Source of secret randomness.
@@ -49,7 +49,7 @@ class Site:
         *,
         run: str,
         learner: Learner,
-        chain: Chain,
+        pipelines: Sequence[Pipeline],
         payload_dim: int,
         store: SiteStore | None,
         entropy: Entropy,
@@ -60,13 +60,13 @@ class Site:
         self._half = half
         self._run = run
         self._learner = learner
-        self._chain = chain
+        self._pipelines = pipelines
         self._dim = payload_dim
         self._store = store
         self._entropy = entropy
         self._fingerprint = fingerprint
         self._digest = digest
-        self._charges = 0
+        self._charges = [0] * len(half.phases)
 
     def require_room(self) -> None:
         """Check that the site's ledger would admit the run, and write nothing.
@@ -87,14 +87,27 @@ class Site:
         allotment = self._allotment()
         if self._store is not None and allotment is not None:
             self._store.allot(allotment, fingerprint=self._fingerprint, limit=self._half.plan.ledger.max_epsilon)
-            charged = self._store.charged(self._run)
-            self._charges = sum(count for event, count in charged if event == self._half.charge.round_event)
+            self._charges = self._booked({event.digest: count for event, count in self._store.charged(self._run)})
+
+    def _booked(self, charged: dict[str, int]) -> list[int]:
+        """Return what the ledger holds of each phase; phases of one mechanism fill up in their order."""
+        found = []
+        for phase, event in zip(self._half.terms.phases, self._half.charge.round_events, strict=True):
+            name = event.digest if event is not None else ""
+            count = min(phase.participations, charged.get(name, 0))
+            charged[name] = charged.get(name, 0) - count
+            found.append(count)
+        return found
 
     def _allotment(self) -> Allotment | None:
         charge, terms, plan = self._half.charge, self._half.terms, self._half.plan
-        if charge.round_event is None:
+        if not charge.booked:
             return None
-        events = [(charge.round_event, terms.participations)]
+        events = [
+            (event, phase.participations)
+            for event, phase in zip(charge.round_events, terms.phases, strict=True)
+            if event is not None
+        ]
         if charge.evaluation_event is not None and charge.evaluations:
             events.append((charge.evaluation_event, charge.evaluations))
         # Noise that anyone can recompute bounds nothing: what such a run releases counts as unbounded.
@@ -153,12 +166,13 @@ class Site:
             return sealed
         payload = self._payload(task)
         local = self._local(task)
-        event = self._half.charge.round_event
+        phase = self._half.phase(task.round).index
+        event = self._half.charge.round_events[phase]
         hold = None
         crash_point("site.before_reserve")
         if self._store is not None and event is not None:
             hold = self._store.reserve(self._run, task.round, "update", event, reuse_open=self._entropy.reproducible)
-            self._charges += not hold.reused
+            self._charges[phase] += not hold.reused
         crash_point("site.after_reserve")
         secret = self._entropy.stream("train", self.name, task.round)
         trained = self._learner.train(payload, local, task.round, secret)
@@ -167,7 +181,7 @@ class Site:
         if event is None and trained.loss is not None:
             metrics["loss"] = trained.loss if np.isfinite(trained.loss) else None
         if hold is not None and self._store is not None:
-            metrics["charges"] = self._charges
+            metrics["charges"] = self._charges[phase]
             metrics["ledger_head"] = hold.head
         release = self._seal(update, task, model_digest, secret, metrics)
         crash_point("site.before_commit")
@@ -197,7 +211,8 @@ class Site:
         secret: SecretRng,
         metrics: dict[str, Json],
     ) -> bytes:
-        vector = self._chain.encode(update.vector, secret)
+        chain = self._pipelines[self._half.phase(task.round).index].chain
+        vector = chain.encode(update.vector, secret)
         return encode(Release(pack_vector(vector), self.name, task.round, self._half.digest, model_digest, metrics))
 
     def _evaluate(self, task: ProtocolMessage) -> bytes:
@@ -270,7 +285,7 @@ class Site:
     def _close(self, task: ProtocolMessage) -> bytes:
         # The head goes to the coordinator as a witness: a ledger rolled back later no longer matches it.
         status = str(task.body.get("status", "done"))
-        charged = self._store is not None and self._half.charge.round_event is not None
+        charged = self._store is not None and self._half.charge.booked
         head = self._store.close_run(self._run, status) if self._store is not None and charged else None
         return encode(ProtocolMessage("closed", self.name, task.round, {"ledger_head": head}))
 

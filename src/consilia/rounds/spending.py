@@ -3,7 +3,7 @@
 The stated guarantee is the plan's and covers the whole schedule; this is the odometer beside it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from consilia.dp.accountant import bound, rdp_epsilon
 from consilia.plan.run_plan import Charge, RunPlan
@@ -24,28 +24,39 @@ class Spending:
         self._total = plan.epsilon
         self._delta = plan.delta
 
-    def epsilon(self, charges: Mapping[str, int], evaluations: int) -> float | None:
-        """Return the largest bound over sites, or None where the run claims none."""
+    def epsilon(self, charges: Mapping[str, Sequence[int]], evaluations: int) -> float | None:
+        """Return the largest bound over sites, or None where the run claims none.
+
+        Args:
+            charges: For each site how often it may have charged each phase's mechanism.
+            evaluations: Charged evaluations asked for.
+        """
         if self._total is None or self._delta is None:
             return None
-        # Sites with the same mechanism share one evaluation: the largest count among them.
-        worst: dict[str, tuple[Charge, int]] = {}
-        for site, count in charges.items():
+        # Sites with the same mechanisms and counts share one evaluation; of those of one phase the largest count counts.
+        worst: dict[tuple[str, ...], list[int]] = {}
+        charge_of: dict[tuple[str, ...], Charge] = {}
+        for site, counts in charges.items():
             charge = self._charges[site]
-            key = charge.round_event.digest if charge.round_event else ""
-            if count > worst.get(key, (charge, -1))[1]:
-                worst[key] = (charge, count)
-        return max((self._bound(charge, count, evaluations) for charge, count in worst.values()), default=0.0)
+            key = tuple(event.digest for event in charge.round_events if event is not None)
+            known = worst.setdefault(key, [0] * len(charge.round_events))
+            worst[key] = [max(pair) for pair in zip(known, counts, strict=True)]
+            charge_of[key] = charge
+        return max((self._bound(charge_of[key], counts, evaluations) for key, counts in worst.items()), default=0.0)
 
-    def _bound(self, charge: Charge, count: int, evaluations: int) -> float:
+    def _bound(self, charge: Charge, counts: Sequence[int], evaluations: int) -> float:
         total = charge.epsilon.get(self._against)
         if self._delta is None or total is None:
             return float("inf")
-        if charge.round_event is None or count + evaluations == 0:
-            return 0.0
-        spent = [(charge.round_event, count)]
-        if charge.evaluation_event is not None:
+        spent = [
+            (event, count)
+            for event, count in zip(charge.round_events, counts, strict=True)
+            if event is not None and count
+        ]
+        if charge.evaluation_event is not None and evaluations:
             spent.append((charge.evaluation_event, evaluations))
+        if not spent:
+            return 0.0
         delta = self._delta - charge.extra_delta
         if all(event.sampling_rate == 1.0 for event, _ in spent):
             return min(total, bound(spent, delta).epsilon)

@@ -23,9 +23,11 @@ class TrainingState:
         moments: The server optimizer's state.
         round: Last round decided (counted or skipped).
         counted: site -> last round in which its answer counted.
-        charges: site -> rounds in which it may have charged its ledger.
+        phase: Index of the phase of the last round; the server optimizer starts afresh in the next one.
+        charges: site -> for each phase, rounds in which it may have charged its ledger.
         evaluations: Charged evaluations asked for.
-        tail: Sum of the models of the second half, shape (d,), and their number.
+        tail: Sum of the models of the second half, or their moving average, shape (d,).
+        tail_count: How many models are in it.
         best: Best model so far with its score and round, where metrics allow it.
         stale: Evaluations since the best.
         bytes_up, bytes_down, seconds: Totals.
@@ -38,8 +40,9 @@ class TrainingState:
     control: Vector | None = None
     moments: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     round: int = 0
+    phase: int = 0
     counted: dict[str, int] = field(default_factory=dict)
-    charges: dict[str, int] = field(default_factory=dict)
+    charges: dict[str, list[int]] = field(default_factory=dict)
     evaluations: int = 0
     tail: NDArray[np.float64] | None = None
     tail_count: int = 0
@@ -56,7 +59,7 @@ class TrainingState:
 
 
 _PLAIN = (
-    "round", "counted", "charges", "evaluations", "tail_count", "best_score", "best_round", "stale", "bytes_up",
+    "round", "phase", "counted", "charges", "evaluations", "tail_count", "best_score", "best_round", "stale", "bytes_up",
     "bytes_down", "seconds", "pending", "stopped", "skipped",
 )  # fmt: skip
 

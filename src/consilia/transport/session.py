@@ -56,7 +56,8 @@ def begin(plan: Plan, *, data_folder: Path, home: Path, out: Path | None, on_rou
     pin(plan, prepared.model.dim)
     run = f"{plan.run.name.replace(' ', '-')}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
     folder = out if out is not None else Path("runs") / run
-    state = TrainingState(prepared.initial, moments=server_optimizer(plan).init(prepared.initial.size))
+    optimizer = server_optimizer(prepared.run_plan.phases[0].plan)
+    state = TrainingState(prepared.initial, moments=optimizer.init(prepared.initial.size))
     if plan.training.scaffold:
         state.control = np.zeros_like(prepared.initial)
     if (folder / JOURNAL).exists():
@@ -139,7 +140,7 @@ def _train(
 ) -> RunResult:
     plan = prepared.run_plan
     coordinator = Coordinator(
-        plan, run=journal.run, state=state, chain=prepared.chain, transport=simulation.transport, journal=journal,
+        plan, run=journal.run, state=state, pipelines=prepared.pipelines, transport=simulation.transport, journal=journal,
         entropy=entropy_of(plan.plan), clock=time.monotonic,
     )  # fmt: skip
     coordinator.train(on_round)

@@ -1,28 +1,31 @@
 """A whole run in one process: every site simulated, with its own rows, ledger and secrets, behind the in-process transport."""
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from consilia.core.canonical import LastDigest
-from consilia.core.errors import PlanError
+from consilia.core.errors import PlanError, Problem
 from consilia.core.randomness import SharedSeed
-from consilia.core.spec import UpdateSpec
 from consilia.core.update import Vector
+from consilia.data.patients import Patients
+from consilia.data.table import Table
 from consilia.learning.flat import FlatModel
+from consilia.learning.initial import load_initial
 from consilia.learning.models import build as build_model
 from consilia.learning.models import problems
 from consilia.learning.work import LocalWork
-from consilia.pipeline.chain import Chain, Protection, build
 from consilia.plan.check import check
-from consilia.plan.protection import protection_of
+from consilia.plan.phases import Phase
 from consilia.plan.rules import broken
 from consilia.plan.run_plan import RunPlan, SiteHalf
 from consilia.plan.schema import Plan
 from consilia.rounds.entropy import Entropy
 from consilia.rounds.learner import TorchLearner
 from consilia.rounds.mechanism import event_that_runs, require_covered
+from consilia.rounds.pipelines import Pipeline, pipelines
+from consilia.rounds.rates import site_factor
 from consilia.rounds.rows import SiteRows, site_rows
 from consilia.rounds.site import Site
 from consilia.store.ledger_store import SiteStore
@@ -39,16 +42,9 @@ class Prepared:
     initial: Vector
 
     @property
-    def chain(self) -> Chain:
-        """The pipeline that both ends build from the plan's public numbers."""
-        return build(UpdateSpec(self.run_plan.spec.segments), self.protection)
-
-    @property
-    def protection(self) -> Protection:
-        """The public numbers that it is built from."""
-        plan = self.run_plan
-        control_dim = self.model.dim if plan.plan.training.scaffold else 0
-        return protection_of(plan.plan, plan.sites, plan.noise_multiplier, control_dim=control_dim)
+    def pipelines(self) -> tuple[Pipeline, ...]:
+        """Each phase's pipeline, which both ends build from the plan's public numbers."""
+        return pipelines(self.run_plan, control_dim=self.model.dim if self.run_plan.plan.training.scaffold else 0)
 
 
 def prepare(plan: Plan, folder: Path) -> Prepared:
@@ -68,10 +64,13 @@ def prepare(plan: Plan, folder: Path) -> Prepared:
         config.name, input_shape=table.input_shape, classes=len(table.classes), hidden=tuple(config.hidden),
         activation=config.activation, seed=SharedSeed.of(plan.run.seed).derive("model").integer(),
     )  # fmt: skip
-    unfit = problems(module, unit=plan.privacy.unit, input_shape=table.input_shape)
+    unfit = [*problems(module, unit=plan.privacy.unit, input_shape=table.input_shape), *_unfit_rows(plan, table)]
     if unfit:
         raise PlanError(unfit)
     model = FlatModel(module, config.local_layers)
+    initial = None
+    if config.initial is not None:
+        initial = load_initial(folder / config.initial, model, other_head=True).sha256
     if model.batch_statistics and config.local_layers != "norm" and not _plain_average(plan):
         raise PlanError.of(
             "plan key training.server_optimizer",
@@ -80,10 +79,17 @@ def prepare(plan: Plan, folder: Path) -> Prepared:
             hint='Keep the norm layers at the sites (model.local_layers = "norm"), or use GroupNorm',
         )
     run_plan = check(
-        plan, counts={site: len(part.train) for site, part in rows.items()}, input_shape=table.input_shape,
-        classes=len(table.classes), segments=model.segments,
+        plan, counts={site: units(plan, part.train) for site, part in rows.items()}, input_shape=table.input_shape,
+        classes=len(table.classes), segments=model.segments, initial=initial,
     )  # fmt: skip
     return Prepared(run_plan, rows, model, model.get())
+
+
+def _unfit_rows(plan: Plan, table: Table) -> list[Problem]:
+    if plan.training.augment == "none" or len(table.input_shape) == 3:
+        return []
+    return [Problem(f'plan key training.augment = "{plan.training.augment}"', "images (channels, height, width)",
+                    f"rows of shape {table.input_shape}", 'Set training.augment = "none"')]  # fmt: skip
 
 
 def _plain_average(plan: Plan) -> bool:
@@ -94,18 +100,41 @@ def _plain_average(plan: Plan) -> bool:
     )
 
 
-def local_work(half: SiteHalf) -> LocalWork:
-    """Translate the plan into one site's work."""
-    training, privacy, terms = half.plan.training, half.plan.privacy, half.terms
-    record = privacy.unit == "record"
+def units(plan: Plan, rows: Table) -> int:
+    """Return how many units of privacy these training rows are: patients where they are the unit, else rows."""
+    return Patients.of(rows).count if plan.privacy.unit == "patient" else len(rows)
+
+
+def local_work(half: SiteHalf, phase: Phase) -> LocalWork:
+    """Translate a phase into one site's work in each of its rounds, before the schedule of the rate."""
+    training, privacy, terms = phase.plan.training, phase.plan.privacy, half.terms.phases[phase.index]
+    inside = privacy.within_site
+    z = half.noise_multiplier * phase.noise_scale if inside and privacy.noise == "site" else 0.0
+    # Rare noise on the count costs the gradients little: 3 % more noise on them at 2.1 z, less where batches are large.
+    count_noise = privacy.count_noise or max(terms.expected_batch / 20, 2.1 * z)
     return LocalWork(
         algorithm=training.algorithm, batch=training.batch, batch_size=training.batch_size,
         sampling_rate=training.sampling_rate, batch_cap=terms.batch_cap, expected_batch=terms.expected_batch,
         steps=terms.steps, optimizer=training.optimizer, learning_rate=training.learning_rate, momentum=training.momentum,
         weight_decay=training.weight_decay, proximal_mu=training.proximal_mu,
-        clip_norm=privacy.clip_norm if record else None,
-        noise_multiplier=half.noise_multiplier if record and privacy.noise == "site" else 0.0,
+        clip_norm=privacy.clip_norm if inside else None, noise_multiplier=z, clipping=privacy.clipping,
+        target_quantile=privacy.target_quantile, clip_learning_rate=privacy.clip_learning_rate,
+        count_noise=count_noise if privacy.clipping == "adaptive" and z > 0 else 0.0,
+        augment=training.augment, views=training.views, trained=phase.train,
     )  # fmt: skip
+
+
+def work_of(half: SiteHalf, rounds: int) -> Callable[[int], LocalWork]:
+    """Return what each round asks of one site; `rounds` is the length of the run."""
+    works = [local_work(half, phase) for phase in half.phases]
+
+    def work(number: int) -> LocalWork:
+        phase = half.phase(number)
+        factor = site_factor(phase.plan.training, number, rounds)
+        mine = works[phase.index]
+        return mine if factor == 1.0 else replace(mine, learning_rate=mine.learning_rate * factor)
+
+    return work
 
 
 def entropy_of(plan: Plan) -> Entropy:
@@ -122,27 +151,31 @@ class Simulation:
         scaffold = plan.plan.training.scaffold
         self._population = plan.population
         stateful = scaffold or plan.plan.model.local_layers != "none"
-        protection = prepared.protection
-        chain, digest, self._stores, self.sites = prepared.chain, LastDigest(), [], {}
+        steps = prepared.pipelines
+        digest, self._stores, self.sites = LastDigest(), [], {}
         try:
             for terms in plan.sites:
                 half = plan.site(terms.name)
                 rows = prepared.rows[terms.name]
-                if len(rows.train) > terms.count:
+                if units(plan.plan, rows.train) > terms.count:
                     raise PlanError.of(f"site {terms.name}", needs=f"at most its registered {terms.count} training rows",
                                        got="more", hint="Register a larger count in sites.counts")  # fmt: skip
-                work, own = local_work(half), terms.weight * protection.site_bound(terms.name)
-                require_covered(half, event_that_runs(protection.unit, work, chain, own=own, rows=terms.count))
+                for phase, step in zip(plan.phases, steps, strict=True):
+                    own = terms.weight * step.protection.site_bound(terms.name)
+                    runs = event_that_runs(
+                        step.protection.unit, local_work(half, phase), step.chain, own=own, units=terms.count
+                    )
+                    require_covered(half, phase, runs)
                 learner = TorchLearner(
-                    prepared.model, rows.train, rows.test, work, seed=seed.derive("site", terms.name),
-                    scaffold=scaffold,
+                    prepared.model, rows.train, rows.test, work_of(half, len(plan.schedule)),
+                    seed=seed.derive("site", terms.name), scaffold=scaffold, by_patient=plan.plan.privacy.unit == "patient",
                 )  # fmt: skip
                 store = None
-                if stateful or half.charge.round_event is not None:
+                if stateful or half.charge.booked:
                     store = SiteStore.open(home / "sites" / f"{terms.name}.sqlite", terms.name)
                     self._stores.append(store)
                 site = Site(
-                    half, run=run, learner=learner, chain=chain, payload_dim=prepared.model.dim * (2 if scaffold else 1),
+                    half, run=run, learner=learner, pipelines=steps, payload_dim=prepared.model.dim * (2 if scaffold else 1),
                     store=store, entropy=entropy, fingerprint=rows.train.fingerprint() if store else "", digest=digest,
                 )  # fmt: skip
                 self.sites[terms.name] = site
