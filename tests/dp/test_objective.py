@@ -7,16 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from scipy import integrate, special, stats
+from scipy import integrate, optimize, special, stats
 
 from consilia.core.errors import PlanError, ProtocolError
 from consilia.core.randomness import SecretRng, SharedSeed
-from consilia.dp.objective import ObjectivePerturbation, bounded
-from consilia.dp.objective_bound import epsilon_of, noise_scale
+from consilia.dp.gaussian import exact_epsilon
+from consilia.dp.objective import ObjectivePerturbation, bounded, free_ridge
+from consilia.dp.objective_bound import epsilon_of, gaussian_multiplier, noise_scale
 from consilia.dp.objective_noise import radial_noise
 from consilia.dp.objective_solver import RidgeLogistic, minimise
 
 Vector64 = NDArray[np.float64]
+Neighbours = tuple[Vector64, NDArray[np.int64], float]
 LEVEL = 1e-6  # streams are fixed: the chance that a seed was unlucky
 
 
@@ -42,23 +44,28 @@ def log_density(
     return np.asarray(-np.abs(noise) / theta - math.log(2 * theta) + np.log(slope))
 
 
-def largest_loss(signed: Vector64, extra: float, mu: float, theta: float) -> float:
-    """Largest |log ratio of densities| over a grid of outputs, when the row `extra` is added."""
+def largest_loss(neighbours: Neighbours, mu: float, theta: float) -> float:
+    """Largest |log ratio of densities| over a grid of outputs, when the row is added."""
+    rows, counts, extra = neighbours
     w = np.concatenate([np.linspace(-60, 60, 601), np.linspace(-8, 4, 241)])
-    rows, counts = np.unique(signed, return_counts=True)
     before = log_density(w, rows, mu, theta, counts)
     after = log_density(w, np.append(rows, extra), mu, theta, np.append(counts, 1))
     return float(np.abs(after - before).max())
 
 
-# (rows, added row): nobody beside it; a crowd that it joins; a crowd against it; a crowd of short rows, which moves the
-# gradient and adds no curvature, so that the added row's slope and curvature both tell: the worst case.
-WORST = (np.full(50_000, -0.001), 1.0)
+# (rows, how often each is there, added row): nobody beside it; a crowd that it joins; a crowd against it; a mixed one; and
+# a crowd of short rows, which moves the gradient and adds no curvature, so that the added row's slope and curvature both
+# tell: the worst case.
+def crowd(row: float, count: int) -> Neighbours:
+    return np.array([row]), np.array([count]), 1.0
+
+
+WORST = crowd(-1e-5, 500_000_000)
 NEIGHBOURS = [
-    (np.zeros(0), 1.0),
-    (np.full(300, 1.0), 1.0),
-    (np.full(300, -1.0), 1.0),
-    (np.linspace(-1, 1, 21), -1.0),
+    (np.zeros(0), np.zeros(0, np.int64), 1.0),
+    crowd(1.0, 300),
+    crowd(-1.0, 300),
+    (np.linspace(-1, 1, 21), np.ones(21, np.int64), -1.0),
     WORST,
 ]
 
@@ -68,16 +75,80 @@ NEIGHBOURS = [
 def test_neighbours_differ_by_at_most_epsilon_and_less_noise_is_caught(epsilon: float, share: float) -> None:
     mu = share / epsilon
     theta = noise_scale(epsilon, mu, 1.0)
-    losses = [largest_loss(signed, extra, mu, theta) for signed, extra in NEIGHBOURS]
+    losses = [largest_loss(pair, mu, theta) for pair in NEIGHBOURS]
     assert 0.97 * epsilon < max(losses) <= epsilon * (1 + 1e-9)
-    assert max(largest_loss(signed, extra, mu, theta / 1.3) for signed, extra in NEIGHBOURS) > epsilon
+    assert max(largest_loss(pair, mu, theta / 1.3) for pair in NEIGHBOURS) > epsilon
+
+
+def gaussian_density(w: Vector64, signed: Vector64, mu: float, sigma: float, counts: NDArray[np.int64]) -> Vector64:
+    """Log density of the minimiser with Gaussian noise of standard deviation sigma; else as `log_density`."""
+    p = special.expit(-np.outer(w, signed))
+    noise = p @ (counts * signed) - mu * w
+    slope = mu + (p * (1 - p)) @ (counts * signed**2)
+    return np.asarray(stats.norm.logpdf(noise, scale=sigma) + np.log(slope))
+
+
+def largest_delta(neighbours: Neighbours, mu: float, sigma: float, epsilon: float) -> float:
+    """The exact delta at `epsilon` of a row added or removed, by integration over outputs in one dimension."""
+    rows, counts, extra = neighbours
+
+    def root(noise: float) -> float:  # of B(w) = noise; B falls in w
+        return float(optimize.brentq(lambda w: special.expit(-w * rows) @ (counts * rows) - mu * w - noise, -1e5, 1e5))
+
+    w = np.linspace(root(12 * sigma), root(-12 * sigma), 200_001)
+    before = np.exp(gaussian_density(w, rows, mu, sigma, counts))
+    after = np.exp(gaussian_density(w, np.append(rows, extra), mu, sigma, np.append(counts, 1)))
+    pairs = ((after, before), (before, after))
+    return max(float(np.trapezoid(np.maximum(p - math.exp(epsilon) * q, 0), w)) for p, q in pairs)
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 3.0])
+@pytest.mark.parametrize("share", [1.0, 30.0])
+def test_gaussian_noise_keeps_delta_and_less_of_it_does_not(epsilon: float, share: float) -> None:
+    mu, delta = share / epsilon, 1e-3
+    sigma = gaussian_multiplier(epsilon, delta, mu, 1.0)
+    found = [largest_delta(pair, mu, sigma, epsilon) for pair in NEIGHBOURS]
+    assert 0.95 * delta < max(found) <= delta * (1 + 1e-6)
+    assert max(largest_delta(pair, mu, sigma / 1.3, epsilon) for pair in NEIGHBOURS) > delta
+
+
+def test_a_ridge_below_the_free_one_is_refused_with_gaussian_noise() -> None:
+    z = gaussian_multiplier(1.0, 1e-3, 1.0, 1.0)
+    assert exact_epsilon(1 / z, 1e-3) == pytest.approx(1.0, rel=1e-5)
+    assert gaussian_multiplier(1.0, 1e-3, 1e6, 1.0) == z
+    with pytest.raises(PlanError, match="a ridge above 1"):
+        gaussian_multiplier(1.0, 1e-3, 0.99, 1.0)
+    # With a far smaller ridge it would be wrong: the curvature of one row tells, where the noise just balances the crowd.
+    assert largest_delta(crowd(-1e-4, int(7 * z / 1e-4)), 0.02, z, 1.0) > 1.2e-3
+
+
+@given(st.floats(1e-3, 20), st.floats(0.01, 100), st.sampled_from([0.0, 1e-9, 1e-5, 1e-2]))
+def test_the_free_ridge_is_free(epsilon: float, s: float, delta: float) -> None:
+    mechanism = ObjectivePerturbation(epsilon, free_ridge(epsilon, s), 1, s, delta=delta)
+    steep = ObjectivePerturbation(epsilon, 1e3 * free_ridge(epsilon, s), 1, s, delta=delta)
+    assert mechanism.noise_scale == pytest.approx(steep.noise_scale, rel=1e-6)
+
+
+def test_gaussian_releases_follow_their_law() -> None:
+    signed = np.array([0.9, 0.9, -0.5, 0.2, -0.9])
+    mechanism = ObjectivePerturbation(epsilon=1.0, alpha=1.5, rows=5, delta=1e-3)
+    assert mechanism.event.delta == 1e-3
+    draws = sampled(mechanism, signed, 3000, "gaussian law")
+
+    def against(sigma: float) -> float:
+        noise = special.expit(-np.outer(draws, signed)) @ signed - 1.5 * draws
+        return float(stats.kstest(noise, stats.norm(scale=sigma).cdf).pvalue)
+
+    assert against(mechanism.noise_scale) > LEVEL
+    assert against(1.3 * mechanism.noise_scale) < LEVEL
+    assert against(mechanism.noise_scale / 1.3) < LEVEL
 
 
 def test_without_the_jacobian_a_small_ridge_would_break_the_bound() -> None:
     # theta = s / epsilon is enough from mu = s^2 / epsilon on, and not below.
     mu, epsilon = 0.2, 1.0
-    assert largest_loss(*WORST, mu, 1.0 / epsilon) > epsilon
-    assert largest_loss(*WORST, mu, noise_scale(epsilon, mu, 1.0)) <= epsilon
+    assert largest_loss(WORST, mu, 1.0 / epsilon) > epsilon
+    assert largest_loss(WORST, mu, noise_scale(epsilon, mu, 1.0)) <= epsilon
     assert noise_scale(epsilon, mu, 1.0) > 1.0 / epsilon
     assert noise_scale(epsilon, 1.0 / epsilon, 1.0) == 1.0 / epsilon
 
@@ -89,7 +160,7 @@ def test_the_curvature_term_grows_with_the_square_of_the_row_bound() -> None:
     # c s / mu in the logarithm is what one library has; with long rows it promises less than happens.
     mu, theta, s = 3.0, 9.0, 3.0
     promised = s / theta + math.log1p(s / mu / 4)
-    assert promised < largest_loss(WORST[0], 3.0, mu, theta) <= epsilon_of(theta, mu, s)
+    assert promised < largest_loss((*WORST[:2], 3.0), mu, theta) <= epsilon_of(theta, mu, s)
 
 
 @given(st.floats(0.02, 50), st.floats(0.02, 50), st.floats(0.1, 10))
@@ -243,6 +314,7 @@ def test_a_source_pulls_and_pays_for_the_curvature() -> None:
         ({"alpha": -1.0, "pull": 2.0}, "alpha of at least 0"),
         ({"alpha": math.inf}, "alpha of at least 0"),
         ({"rows": 0}, "rows of at least 1"),
+        ({"delta": 1.0}, r"delta in \[0, 1\)"),
         ({"row_bound": -1.0}, "row_bound above 0"),
         ({"pull": -1.0}, "pull of at least 0"),
         ({"alpha": 0.01}, "a ridge above 0.14"),

@@ -1,7 +1,7 @@
 """From events to epsilon: the tightest valid bound for a fixed schedule, and a cheap display for every round."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
@@ -11,12 +11,22 @@ from consilia.core.errors import PlanError, Problem
 from consilia.core.spec import Adjacency
 from consilia.core.version import VERSION
 from consilia.dp import pld
-from consilia.dp.event import AnyEvent, Event, PureEvent
+from consilia.dp.event import AnyEvent, EpsilonDeltaEvent, Event
 from consilia.dp.gaussian import exact_epsilon
 from consilia.dp.ranges import countable, settled
 from consilia.dp.rdp import ORDERS, epsilon_from_rdp, rdp_vector
 
-__all__ = ["ORDERS", "Bound", "Composition", "bound", "epsilon_from_rdp", "rdp_epsilon", "rdp_vector"]
+__all__ = [
+    "ORDERS",
+    "Bound",
+    "Composition",
+    "bound",
+    "epsilon_from_rdp",
+    "profile",
+    "quick_bound",
+    "rdp_epsilon",
+    "rdp_vector",
+]
 
 Composition = Sequence[tuple[AnyEvent, int]]
 """Pairs (event, number of times it is charged)."""
@@ -30,8 +40,8 @@ class Bound:
         epsilon: The smallest valid bound; infinity if there is none.
         accountant: Name and version of the accountant that gave it.
         rdp: What RDP at integer orders gives.
-        pld: What the privacy loss distribution gives (exact where nothing is sampled), pure releases added to it;
-            infinity where it cannot say.
+        pld: What the privacy loss distribution gives (exact where nothing is sampled), with what is added to it; infinity
+            where it cannot say.
     """
 
     epsilon: float
@@ -43,8 +53,8 @@ class Bound:
 def bound(composition: Composition, delta: float) -> Bound:
     """Return the tightest valid epsilon of a composition whose events are fixed in advance.
 
-    Pure releases are added to what the others give (basic composition), or enter their RDP: the smaller counts. Where all
-    are pure, delta may be 0.
+    Releases with an (epsilon, delta) of their own are added to what the others give for the rest of delta (basic
+    composition); pure ones may enter the RDP instead: the smaller counts. Where all are pure, delta may be 0.
 
     Raises:
         PlanError: If delta is not in (0, 1), or an event has no meaning.
@@ -69,27 +79,54 @@ def quick_bound(composition: Composition, delta: float) -> Bound:
     return _bound(composition, float(delta), True)
 
 
+def profile(composition: Composition, least: float, *, quick: bool = False) -> Callable[[float], float]:
+    """Return valid epsilons of a composition as a function of delta, from `least` to below 1; composed only once.
+
+    Raises:
+        PlanError: If `least` is not in (0, 1), or an event has no meaning.
+    """
+    composition = tuple(composition)
+    _require_meaning(composition, least)
+    parts, whole = _merged(composition), _whole(composition)
+    unsampled = len(parts) == 1 and parts[0][1] == 1
+    noisy = all(multiplier > 0 for multiplier, _, _ in parts) and countable(sum(count for _, _, count in parts))
+    curve = None
+    if parts and noisy and not unsampled:
+        curve = pld.pld_curve(parts, least, about=_rdp_epsilon(parts, (), least), quick=quick)
+    total, spent = _sums(whole)
+    if curve is None or spent:
+        return lambda delta: _bound(composition, delta, quick).epsilon
+    return lambda delta: min(_rdp_epsilon(parts, whole, delta), total + curve(delta))
+
+
 @lru_cache(maxsize=512)
 def _bound(composition: tuple[tuple[AnyEvent, int], ...], delta: float, quick: bool) -> Bound:
-    pure = _pure(composition)
-    if not pure:
-        return _gaussian_bound(_merged(composition), delta, quick)
-    total = math.fsum(event.epsilon * times for event, times in pure)
-    parts = _merged(composition)
+    whole, parts = _whole(composition), _merged(composition)
+    if not whole:
+        return _gaussian_bound(parts, delta, quick)
+    total, spent = _sums(whole)
+    rest = delta - spent
+    if rest < 0 or (rest == 0 and parts):
+        return Bound(math.inf, "none: delta is used up", math.inf, math.inf)
     if not parts:
-        by_sum, by_pld, name = total, math.inf, "sum of pure releases"
+        by_sum, by_pld, name = total, math.inf, _own("sum of epsilons")
     else:
-        gaussian = _gaussian_bound(parts, delta, quick)
+        gaussian = _gaussian_bound(parts, rest, quick)
         by_sum, by_pld = total + gaussian.epsilon, total + gaussian.pld
-        name = f"sum of pure releases and {gaussian.accountant}"
-    by_rdp = _rdp_epsilon(parts, pure, delta) if delta > 0 else math.inf
+        name = f"sum of epsilons; {gaussian.accountant}"
+    by_rdp = math.inf if spent or rest == 0 else _rdp_epsilon(parts, whole, rest)
     if by_sum <= by_rdp:
         return Bound(by_sum, name, by_rdp, by_pld)
     return Bound(by_rdp, _own("RDP at integer orders"), by_rdp, by_pld)
 
 
-def _pure(composition: Iterable[tuple[AnyEvent, int]]) -> list[tuple[PureEvent, int]]:
-    return [(event, times) for event, times in composition if isinstance(event, PureEvent) and times]
+def _whole(composition: Iterable[tuple[AnyEvent, int]]) -> list[tuple[EpsilonDeltaEvent, int]]:
+    return [(event, times) for event, times in composition if isinstance(event, EpsilonDeltaEvent) and times]
+
+
+def _sums(whole: Iterable[tuple[EpsilonDeltaEvent, int]]) -> tuple[float, float]:
+    pairs = [(event.epsilon * times, event.delta * times) for event, times in whole]
+    return math.fsum(epsilon for epsilon, _ in pairs), math.fsum(delta for _, delta in pairs)
 
 
 def _gaussian_bound(parts: Sequence[pld.Part], delta: float, quick: bool) -> Bound:
@@ -124,13 +161,16 @@ def rdp_epsilon(composition: Composition, delta: float) -> float:
         PlanError: If delta is not in (0, 1), or an event has no meaning.
     """
     _require_meaning(composition, delta)
-    parts, pure = _merged(composition), _pure(composition)
-    if delta == 0:
-        return math.fsum(event.epsilon * times for event, times in pure)
-    return _rdp_epsilon(parts, pure, delta) if parts or pure else 0.0
+    parts, whole = _merged(composition), _whole(composition)
+    total, spent = _sums(whole)
+    if not parts:
+        return _bound(tuple(composition), delta, True).epsilon
+    if spent:
+        return total + _rdp_epsilon(parts, (), delta - spent) if delta > spent else math.inf
+    return _rdp_epsilon(parts, whole, delta)
 
 
-def _rdp_epsilon(parts: Sequence[pld.Part], pure: Sequence[tuple[PureEvent, int]], delta: float) -> float:
+def _rdp_epsilon(parts: Sequence[pld.Part], pure: Sequence[tuple[EpsilonDeltaEvent, int]], delta: float) -> float:
     rdp = np.zeros_like(ORDERS)
     for multiplier, rate, count in parts:
         rdp = rdp + rdp_vector(Event(multiplier, rate, count))
@@ -143,7 +183,7 @@ def _merged(composition: Iterable[tuple[AnyEvent, int]]) -> list[pld.Part]:
     # Equal mechanisms become one count; everything without sampling becomes one Gaussian (1/z^2 adds up).
     counts: dict[tuple[float, float], int] = {}
     for event, times in composition:
-        if isinstance(event, PureEvent):
+        if isinstance(event, EpsilonDeltaEvent):
             continue
         if times and event.steps and event.sampling_rate > 0 and not math.isinf(event.noise_multiplier):
             key = settled(event.noise_multiplier, event.sampling_rate)
@@ -160,16 +200,19 @@ def _merged(composition: Iterable[tuple[AnyEvent, int]]) -> list[pld.Part]:
 
 def _require_meaning(composition: Composition, delta: float) -> None:
     problems: list[Problem] = []
-    all_pure = bool(composition) and all(isinstance(event, PureEvent) for event, _ in composition)
+    all_pure = bool(composition) and all(
+        isinstance(event, EpsilonDeltaEvent) and not event.delta for event, _ in composition
+    )
     if not (0 < delta < 1 or (delta == 0 and all_pure)):
         problems.append(Problem("privacy accounting", "a delta between 0 and 1", str(delta),
                                 "Usual is 1e-5, or a tenth of 1 / the published count"))  # fmt: skip
     for event, times in composition:
         who = "a privacy event"
-        if isinstance(event, PureEvent):
-            if not event.epsilon >= 0 or times < 0:
-                problems.append(Problem(who, "an epsilon and a count of at least 0",
-                                        f"epsilon {event.epsilon} charged {times} times", "Take it from what ran"))  # fmt: skip
+        if isinstance(event, EpsilonDeltaEvent):
+            if not (event.epsilon >= 0 and 0 <= event.delta < 1) or times < 0:
+                problems.append(Problem(who, "an epsilon and a count of at least 0, and a delta in [0, 1)",
+                                        f"epsilon {event.epsilon}, delta {event.delta}, charged {times} times",
+                                        "Take it from what ran"))  # fmt: skip
             continue
         if not event.noise_multiplier >= 0:
             problems.append(Problem(who, "a noise multiplier of at least 0", str(event.noise_multiplier),

@@ -1,7 +1,7 @@
 """What was done to the data, as frozen values: the only thing an accountant sees.
 
-`Event` is Gaussian noise on a sum, `PureEvent` any release whose epsilon holds with delta = 0. An event travels with the
-mechanism that draws the noise; nobody types an epsilon in.
+`Event` is Gaussian noise on a sum, `EpsilonDeltaEvent` a release whose (epsilon, delta) was proved as a whole. An event travels
+with the mechanism that draws the noise; nobody types an epsilon in.
 """
 
 from dataclasses import dataclass
@@ -70,30 +70,41 @@ class Event:
 
 
 @dataclass(frozen=True)
-class PureEvent:
-    """One release that is epsilon-differentially private with delta = 0, whatever its mechanism.
+class EpsilonDeltaEvent:
+    """One (epsilon, delta)-differentially private release, whatever its mechanism; such releases add up.
 
     Attributes:
-        epsilon: Bound on the logarithm of the ratio of densities on neighbouring data sets, at least 0.
+        epsilon: At least 0.
+        delta: In [0, 1); with 0 it is called pure, and epsilon bounds the logarithm of the ratio of densities.
         adjacency: The neighbouring relation that the bound was stated for.
     """
 
     epsilon: float
+    delta: float = 0.0
     adjacency: Adjacency = Adjacency.ADD_REMOVE
 
     def to_json(self) -> dict[str, Json]:
         """Return plain values for a ledger or a record."""
-        return {"mechanism": "pure", "epsilon": float(self.epsilon), "adjacency": str(self.adjacency)}
+        return {
+            "mechanism": "epsilon-delta",
+            "epsilon": float(self.epsilon),
+            "delta": float(self.delta),
+            "adjacency": str(self.adjacency),
+        }
 
     @classmethod
-    def from_json(cls, value: dict[str, Json]) -> "PureEvent":
+    def from_json(cls, value: dict[str, Json]) -> "EpsilonDeltaEvent":
         """Read back what `to_json` wrote.
 
         Raises:
             ValueError: If a field is missing or of another kind.
         """
         try:
-            return cls(float(value["epsilon"]), Adjacency(str(value["adjacency"])))  # type: ignore[arg-type]
+            return cls(
+                float(value["epsilon"]),  # type: ignore[arg-type]
+                float(value["delta"]),  # type: ignore[arg-type]
+                Adjacency(str(value["adjacency"])),
+            )
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a privacy event: {error}") from None
 
@@ -105,10 +116,10 @@ class PureEvent:
     @property
     def summary(self) -> str:
         """The mechanism in words, for a message."""
-        return f"epsilon {self.epsilon:g} without a delta"
+        return f"epsilon {self.epsilon:g}" + (f", delta {self.delta:g}" if self.delta else " without a delta")
 
 
-AnyEvent = Event | PureEvent
+AnyEvent = Event | EpsilonDeltaEvent
 
 
 def event_from_json(value: dict[str, Json]) -> AnyEvent:
@@ -117,5 +128,5 @@ def event_from_json(value: dict[str, Json]) -> AnyEvent:
     Raises:
         ValueError: If it is neither.
     """
-    pure = isinstance(value, dict) and value.get("mechanism") == "pure"
-    return PureEvent.from_json(value) if pure else Event.from_json(value)
+    whole = isinstance(value, dict) and value.get("mechanism") == "epsilon-delta"
+    return EpsilonDeltaEvent.from_json(value) if whole else Event.from_json(value)

@@ -1,5 +1,6 @@
-"""Objective perturbation: a logistic regression whose weights are epsilon-differentially private, released once."""
+"""Objective perturbation: a logistic regression whose weights are (epsilon, delta)-private, released once."""
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -8,8 +9,8 @@ from numpy.typing import NDArray
 
 from consilia.core.errors import PlanError, Problem, ProtocolError
 from consilia.core.randomness import SecretRng
-from consilia.dp.event import PureEvent
-from consilia.dp.objective_bound import noise_scale
+from consilia.dp.event import EpsilonDeltaEvent
+from consilia.dp.objective_bound import gaussian_multiplier, noise_scale
 from consilia.dp.objective_noise import radial_noise
 from consilia.dp.objective_solver import RidgeLogistic, minimise
 
@@ -24,22 +25,24 @@ class ObjectivePerturbation:
     """Minimises sum_i log(1 + exp(-y_i x_i.w)) + alpha/2 |w|^2 + eta/2 |w - source|^2 + b.w and releases w.
 
     Attributes:
-        epsilon: Of the whole release; delta is 0.
+        epsilon: Of the whole release.
         alpha: Ridge weight of the *sum* objective (not of a mean), in units of s^2; alpha + eta has to be above 0.
         rows: Registered upper bound on the number of rows (public).
         row_bound: s; longer rows are scaled down to it.
         pull: eta, the weight that draws w towards a public or already released `source`; 0 without one.
+        delta: Of the whole release. 0: radial noise, about d s / epsilon long. Above: Gaussian noise, about sqrt(d) z s.
 
     Guarantees:
-        epsilon-differential privacy, add-remove, for data sets with at most `rows` rows, for whatever rows hold: a row
+        (epsilon, delta)-differential privacy, add-remove, for data sets with at most `rows` rows, for whatever rows hold: a row
         counts with at most norm s, and one that is not finite counts as zero. The solver's error is inside the
         guarantee: it stops at a certified distance rho from the minimiser, and noise of scale tau is added to w, which
-        costs 2 rho / tau (docs/guarantees-stacking.md, theorem 2). Assumptions: real-valued noise, and a solver that ends.
+        costs 2 rho / tau (docs/guarantees-stacking.md, theorem 3). Assumptions: real-valued noise, and a solver that ends.
 
     Source:
         Chaudhuri, Monteleoni and Sarwate (2011), Differentially private empirical risk minimization, algorithm 2.
-        Iyengar et al. (2019), Towards practical differentially private convex optimization, for noise that hides an
-        inexact minimum; here it is radial, so that delta stays 0.
+        Kifer, Smith and Thakurta (2012), Private convex empirical risk minimization, for Gaussian noise. Iyengar et al.
+        (2019), Towards practical differentially private convex optimization, for noise that hides an inexact minimum; here
+        it is radial, so that it costs no delta.
     """
 
     epsilon: float
@@ -47,6 +50,7 @@ class ObjectivePerturbation:
     rows: int
     row_bound: float = 1.0
     pull: float = 0.0
+    delta: float = 0.0
 
     def __post_init__(self) -> None:
         problems = [
@@ -63,6 +67,7 @@ class ObjectivePerturbation:
                 ),
                 ("rows", "of at least 1", self.rows, self.rows >= 1, "Register an upper bound on the rows"),
                 ("row_bound", "above 0, finite", self.row_bound, 0 < self.row_bound < np.inf, "Usual is 1"),
+                ("delta", "in [0, 1)", self.delta, 0 <= self.delta < 1, "Usual is 1e-5; 0 for none"),
                 ("pull", "of at least 0, finite", self.pull, 0 <= self.pull < np.inf, "0 means no source"),
             )
             if not fits
@@ -72,9 +77,9 @@ class ObjectivePerturbation:
         _ = self.noise_scale  # a ridge too small for epsilon is refused before any data is read
 
     @property
-    def event(self) -> PureEvent:
+    def event(self) -> EpsilonDeltaEvent:
         """What one release costs."""
-        return PureEvent(self.epsilon)
+        return EpsilonDeltaEvent(self.epsilon, self.delta)
 
     @property
     def curvature(self) -> float:
@@ -83,8 +88,16 @@ class ObjectivePerturbation:
 
     @cached_property
     def noise_scale(self) -> float:
-        """Scale theta of the noise b in the objective."""
-        return noise_scale(self.epsilon * (1.0 - _SOLVER_SHARE), self.curvature, self.row_bound)
+        """Scale of the noise b in the objective: theta of radial noise, the standard deviation sigma of Gaussian noise."""
+        epsilon = self.epsilon * (1.0 - _SOLVER_SHARE)
+        if not self.delta:
+            return noise_scale(epsilon, self.curvature, self.row_bound)
+        # An inexact minimum multiplies probabilities by up to exp(rho / tau), delta's too.
+        delta = self.delta * math.exp(-self.epsilon * _SOLVER_SHARE / 2.0)
+        return self.row_bound * gaussian_multiplier(epsilon, delta, self.curvature, self.row_bound)
+
+    def _noise(self, dim: int, rng: SecretRng) -> Vector64:
+        return rng.normal(dim) * self.noise_scale if self.delta else radial_noise(dim, self.noise_scale, rng)
 
     def tolerance(self, dim: int, source: float = 0.0) -> float:
         """Bound on the gradient's norm where the solver stops: public, and far above what rounding leaves.
@@ -121,7 +134,7 @@ class ObjectivePerturbation:
         """
         dim = self._shape(features, positive, source)
         signed = bounded(features, self.row_bound) * np.where(positive, 1.0, -1.0)[:, None]
-        noise = radial_noise(dim, self.noise_scale, rng)
+        noise = self._noise(dim, rng)
         centre = np.zeros(dim) if source is None else source
         problem = RidgeLogistic(signed, self.curvature, noise - self.pull * centre, self.row_bound)
         known = float(np.linalg.norm(centre))
@@ -141,6 +154,11 @@ class ObjectivePerturbation:
             raise ProtocolError.of(who, needs=f"a finite source of {dim} weights", got="another one",
                                    hint="Source and target need the same columns")  # fmt: skip
         return int(dim)
+
+
+def free_ridge(epsilon: float, row_bound: float) -> float:
+    """Return the ridge from which on the curvature of the objective costs no noise."""
+    return row_bound**2 / (epsilon * (1.0 - _SOLVER_SHARE)) * (1.0 + 1e-9)
 
 
 def bounded(features: NDArray[np.floating], bound: float) -> Vector64:

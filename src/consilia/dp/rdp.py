@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from consilia.dp.event import AnyEvent, PureEvent
+from consilia.dp.event import AnyEvent, EpsilonDeltaEvent
 from consilia.dp.ranges import countable, settled
 
 Vector64 = NDArray[np.float64]
@@ -69,14 +69,16 @@ def rdp_vector(event: AnyEvent) -> Vector64:
         For every order a, the Renyi divergence of order a between the releases on neighbouring data sets, either way
         round, is at most the value returned, if each step adds Gaussian noise of `noise_multiplier` times the
         sensitivity to a sum over an independent, secret Poisson sample of rate `sampling_rate`; or if the release is
-        `epsilon`-differentially private.
+        `epsilon`-differentially private with delta = 0 (infinite where it has a delta).
 
     Source:
         Mironov, Talwar and Zhang (2019), Renyi differential privacy of the sampled Gaussian mechanism, section 3.3
         (integer orders; theorem 5 for the direction). Mironov (2017), Renyi differential privacy, for q = 1.
         Bun and Steinke (2016), Concentrated differential privacy, proposition 3.3, for pure releases.
     """
-    if isinstance(event, PureEvent):
+    if isinstance(event, EpsilonDeltaEvent):
+        if event.delta > 0:
+            return np.full_like(ORDERS, np.inf)
         return np.minimum(event.epsilon, ORDERS * event.epsilon**2 / 2)
     if event.steps == 0:
         return np.zeros_like(ORDERS)

@@ -66,12 +66,14 @@ class Spy:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.epsilons: list[float] = []
+        self.deltas: list[float] = []
         self.labels: list[NDArray[np.bool_]] = []
         self.rows: list[NDArray[np.float64]] = []
         real = ObjectivePerturbation.release
 
         def release(mechanism: ObjectivePerturbation, features, positive, stream, source=None):  # type: ignore[no-untyped-def]
             self.epsilons.append(mechanism.epsilon)
+            self.deltas.append(mechanism.delta)
             self.rows.append(features)
             self.labels.append(positive)
             return real(mechanism, features, positive, stream, source)
@@ -107,6 +109,15 @@ def test_shares_add_up_to_at_most_the_whole(weights: list[float], epsilon: float
     assert math.fsum(share * epsilon for share in shares) <= epsilon
     assert math.fsum(shares) == pytest.approx(1.0)
     assert shares[0] / shares[-1] == pytest.approx(weights[0] / weights[-1])
+
+
+def test_blocks_share_delta_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    spy = Spy(monkeypatch)
+    work = StackWork(SHAPES["features"], 1.0, 50, importance=(3.0, 1.0), delta=1e-5)
+    train_stack(work, *world(50), rng("delta"))
+    assert (work.event.epsilon, work.event.delta) == (1.0, 1e-5)
+    assert math.fsum(spy.deltas[:2]) <= 1e-5
+    assert spy.deltas == pytest.approx([7.5e-6, 2.5e-6, 1e-5])
 
 
 def test_a_public_importance_shares_epsilon_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,9 +243,10 @@ def test_averages_use_public_weights() -> None:
         (lambda: StackWork(SHAPES["samples"], 1.0, 5, measured=0.1), "parts of features"),
         (lambda: StackWork(SHAPES["features"], 1.0, 5, measured=1.0), "share in"),
         (lambda: StackWork(SHAPES["features"], 1.0, 5, high_fraction=1.0), "chance between"),
-        (lambda: StackWork(SHAPES["features"], 1.0, 5, ridge=0.2), r"a ridge of at least 0\.25"),
+        (lambda: StackWork(SHAPES["features"], 1.0, 5, ridge=0.9), "a ridge of at least 1"),
         (lambda: StackWork(SHAPES["features"], 1.0, 5, pull=-1.0), "a pull of at least 0"),
         (lambda: StackWork(SHAPES["features"], 0.0, 5), "an epsilon above 0"),
+        (lambda: StackWork(SHAPES["features"], 1.0, 5, delta=1.0), "a delta in"),
         (lambda: StackWork(SHAPES["features"], 1.0, 5, row_bound=0.0), "row_bound above 0"),
         (lambda: StackWork(SHAPES["features"], 1.0, 0), "rows of at least 1"),
     ],

@@ -77,8 +77,7 @@ def train_stack(
         shares = shared_out(measured, 1.0 - work.measured)
     weights = np.zeros(shape.size)
     for k, (block, place, share, chosen) in enumerate(zip(shape.blocks, shape.places, shares, low_sets, strict=False)):
-        mechanism = work.mechanism(work.epsilon * share)
-        weights[place] = mechanism.release(
+        weights[place] = work.mechanism(share).release(
             low_rows(features[chosen], block, work.row_bound), positive[chosen], rng.derive("low", k),
             None if source is None else source[place],
         )  # fmt: skip

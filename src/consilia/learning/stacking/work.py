@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass, replace
 
 from consilia.core.errors import PlanError, Problem
-from consilia.dp.event import PureEvent
-from consilia.dp.objective import ObjectivePerturbation
+from consilia.dp.event import EpsilonDeltaEvent
+from consilia.dp.objective import ObjectivePerturbation, free_ridge
 from consilia.learning.stacking.shape import StackShape
 
 _WITHIN = 1.0 - 2.0**-50  # shares are cut so that their sum, rounded, is never above epsilon
@@ -17,36 +17,38 @@ class StackWork:
 
     Attributes:
         shape: The stack's shape.
-        epsilon: Of the whole answer; delta is 0.
+        epsilon: Of the whole answer.
         rows: Registered upper bound on the site's rows.
-        ridge: Ridge of every model, in units of s^2 / its epsilon: from 1 on it costs no noise. 3 to 30 suit.
+        ridge: Ridge of every model, at least 1, in units of the least that costs no noise (s^2 / its epsilon). 1 to 10 suit.
         row_bound: s of the low-level rows (columns and the constant 1); the high level's is 1.
         importance: features: public weights by which epsilon is shared out over blocks; equal shares when None.
         measured: features: share of epsilon spent on measuring the importance at the site instead; 0 does not.
         high_fraction: Chance of a row to train the high level; the others train the low level.
         pull: PST-H: weight that draws every model towards the source's, in units of the ridge.
+        delta: Of the whole answer. 0: radial noise; above: Gaussian, which is smaller where there are many columns.
 
     Guarantees:
-        Training is epsilon-differentially private, add-remove. Rows fall into disjoint sets by coins of their own: in the
-        low level's set the releases add up to at most epsilon (features), or each row is in one model's part (samples);
-        the high level's set meets one release of epsilon. See docs/guarantees-stacking.md, theorem 3.
+        Training is (epsilon, delta)-differentially private, add-remove. Rows fall into disjoint sets by coins of their own:
+        in the low level's set the releases add up to at most (epsilon, delta) (features), or each row is in one model's part
+        (samples); the high level's set meets one release of them. See docs/guarantees-stacking.md, theorem 4.
     """
 
     shape: StackShape
     epsilon: float
     rows: int
-    ridge: float = 10.0
+    ridge: float = 3.0
     row_bound: float = 1.0
     importance: tuple[float, ...] | None = None
     measured: float = 0.0
     high_fraction: float = 0.25
     pull: float = 0.0
+    delta: float = 0.0
 
     def __post_init__(self) -> None:
         problems = list(self._problems())
         if problems:
             raise PlanError(problems)
-        self.mechanism(self.epsilon)  # rows and row_bound are refused here, before any data is read
+        self.mechanism(1.0)  # rows and row_bound are refused here, before any data is read
 
     def _problems(self) -> list[Problem]:
         found, features = [], self.shape.parts == "features"
@@ -62,12 +64,12 @@ class StackWork:
         if not 0 < self.high_fraction < 1:
             found.append(Problem("a stack", "a chance between 0 and 1 for a row to train the high level",
                                  f"{self.high_fraction:g}", "A quarter is usual"))  # fmt: skip
-        # From a quarter on every epsilon can be met (log(1 + e / (4 ridge)) < e), however small a share turns out.
-        if not (0.25 <= self.ridge < math.inf and 0 <= self.pull < math.inf):
-            found.append(Problem("a stack", "a ridge of at least 0.25 and a pull of at least 0",
-                                 f"{self.ridge:g} and {self.pull:g}", "Usual are 10 and 0"))  # fmt: skip
-        if not 0 < self.epsilon < math.inf:
-            found.append(Problem("a stack", "an epsilon above 0", f"{self.epsilon:g}", "Usual is 0.1 to 3"))
+        if not (1 <= self.ridge < math.inf and 0 <= self.pull < math.inf):
+            found.append(Problem("a stack", "a ridge of at least 1 and a pull of at least 0",
+                                 f"{self.ridge:g} and {self.pull:g}", "Usual are 3 and 0"))  # fmt: skip
+        if not (0 < self.epsilon < math.inf and 0 <= self.delta < 1):
+            found.append(Problem("a stack", "an epsilon above 0 and a delta in [0, 1)",
+                                 f"{self.epsilon:g} and {self.delta:g}", "Usual are 1 and 1e-5"))  # fmt: skip
         return found
 
     @property
@@ -78,19 +80,20 @@ class StackWork:
         return shared_out(self.importance or (1.0,) * len(self.shape.blocks), 1.0 - self.measured)
 
     @property
-    def event(self) -> PureEvent:
+    def event(self) -> EpsilonDeltaEvent:
         """What one answer costs: what a row of the low level's set can lose at most; the high level's can lose no more."""
-        return PureEvent(self.epsilon)
+        return EpsilonDeltaEvent(self.epsilon, self.delta)
 
-    def mechanism(self, epsilon: float) -> ObjectivePerturbation:
-        """Return a low-level model's mechanism at its part of epsilon."""
-        ridge = self.ridge * self.row_bound**2 / epsilon
-        return ObjectivePerturbation(epsilon, ridge, self.rows, self.row_bound, self.pull * ridge)
+    def mechanism(self, share: float) -> ObjectivePerturbation:
+        """Return a low-level model's mechanism at its share of (epsilon, delta)."""
+        epsilon = self.epsilon * share
+        ridge = self.ridge * free_ridge(epsilon, self.row_bound)
+        return ObjectivePerturbation(epsilon, ridge, self.rows, self.row_bound, self.pull * ridge, self.delta * share)
 
     def high_mechanism(self) -> ObjectivePerturbation:
         """Return the high level's, whose whole ridge draws towards a source: another site's, or equal votes."""
-        ridge = self.ridge / self.epsilon
-        return ObjectivePerturbation(self.epsilon, 0.0, self.rows, 1.0, ridge * (1.0 + self.pull))
+        pull = self.ridge * free_ridge(self.epsilon, 1.0) * (1.0 + self.pull)
+        return ObjectivePerturbation(self.epsilon, 0.0, self.rows, 1.0, pull, self.delta)
 
     def with_(self, **changes: object) -> "StackWork":
         """Return a copy with some fields replaced."""
