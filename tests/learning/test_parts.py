@@ -55,10 +55,9 @@ def test_head_and_backbone_are_the_two_ends_of_the_vector() -> None:
 def test_a_round_moves_that_part_alone(part: Part, no_batch: Callable[[], NDArray[np.int64]]) -> None:
     model = FlatModel(net())
     features, labels = rows()
-    work = LocalWork(steps=3, momentum=0.5, weight_decay=0.1, proximal_mu=0.1)
+    work = LocalWork(steps=3, momentum=0.5, weight_decay=0.1, proximal_mu=0.1, trained=part)
     control = (np.ones(model.dim, np.float32), np.zeros(model.dim, np.float32))
     start = model.get()
-    model.train_only(part)
     result = train(
         model, start, features, labels, work, secret=SECRET, public=SharedSeed.of(0), next_batch=no_batch, control=control,
     )  # fmt: skip
@@ -67,6 +66,38 @@ def test_a_round_moves_that_part_alone(part: Part, no_batch: Callable[[], NDArra
     for vector in (result.delta, result.control_delta):
         assert (vector[~trained] == 0).all()
         assert (vector[trained] != 0).all()
+
+
+@pytest.mark.parametrize("part", ["head", "backbone"])
+def test_scaffold_corrects_by_the_same_coordinates(part: Part, no_batch: Callable[[], NDArray[np.int64]]) -> None:
+    model = FlatModel(net())
+    features, labels = rows()
+    start = model.get()
+    control = (np.arange(model.dim, dtype=np.float32), np.full(model.dim, 5, np.float32))
+    without, corrected = (
+        train(model, start, features, labels, LocalWork(trained=part, learning_rate=0.1), secret=SECRET,
+              public=SharedSeed.of(0), next_batch=no_batch, control=given).delta
+        for given in (None, control)
+    )  # fmt: skip
+    expected = np.where(inside(model, part), -0.1 * (control[0] - control[1]), 0)
+    np.testing.assert_allclose(corrected - without, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("part", ["head", "backbone"])
+@pytest.mark.parametrize("clip", [None, 0.05])
+def test_fedsgd_sends_minus_the_gradient_of_that_part_alone(
+    part: Part, clip: float | None, no_batch: Callable[[], NDArray[np.int64]]
+) -> None:
+    features, labels = rows()
+    work = LocalWork("fedsgd", trained=part, clip_norm=clip, expected_batch=12.0)
+    model = FlatModel(net())
+    result = train(
+        model, model.get(), features, labels, work, secret=SECRET, public=SharedSeed.of(0), next_batch=no_batch,
+    )  # fmt: skip
+    trained = inside(model, part)
+    assert (result.delta[~trained] == 0).all()
+    assert len(model.grad) == trained.sum()
+    np.testing.assert_array_equal(result.delta[trained], -model.grad.numpy())
 
 
 @pytest.mark.parametrize("part", ["head", "backbone"])
