@@ -68,6 +68,8 @@ OPEN = '[data]\nsource = "heart"\n[training]\nbatch_size = 32\n'
         (["sites.partition=quantity-skew", "sites.count=4", "sites.sizes=[1, 2]"], "sites.sizes", "4 sizes"),
         (["sites.partition=one-label", "sites.count=4", "sites.one_label_sites=4"], "sites.one_label_sites", "fewer"),
         (["sites.only=['A', 'A']"], "sites.only", "twice"),
+        (["data.features=scattering"], 'data.features = "scattering"', "a source of images"),
+        (["data.normalise=group"], 'data.normalise = "group"', "a source of images"),
         (["data.source=adult"], "sites.partition", "Simulate sites"),
         (["aggregation.selection=count"], "aggregation.count", "nothing"),
         (["aggregation.selection=count", "aggregation.count=5"], "aggregation.count", "at most the 4 sites"),
