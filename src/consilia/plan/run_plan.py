@@ -97,6 +97,16 @@ class SiteHalf:
     against: str
     noise_multiplier: float
     population: str
+    within: str | None = None
+
+    @property
+    def events(self) -> tuple[tuple[Event, int], ...]:
+        """What the site may be charged in the run, as its ledger admits it; empty without DP."""
+        pairs = zip(self.charge.round_events, self.terms.phases, strict=True)
+        events = [(event, phase.participations) for event, phase in pairs if event is not None]
+        if events and self.charge.evaluation_event is not None and self.charge.evaluations:
+            events.append((self.charge.evaluation_event, self.charge.evaluations))
+        return tuple(events)
 
     def phase(self, round_number: int) -> Phase:
         """Return the phase of a round, the last one's for any later number."""
@@ -126,6 +136,8 @@ class RunPlan:
         epsilon: Largest bound over sites against `against`; None without a claim.
         delta: Delta of the claim; None without DP.
         warnings: What a reader of the privacy card must know.
+        within: The search of hyper-parameters that this run is a trial of: its allotment covers the run, and the bounds
+            are those of the whole search; None for a run of its own.
     """
 
     plan: Plan
@@ -141,6 +153,7 @@ class RunPlan:
     epsilon: float | None
     delta: float | None
     warnings: tuple[str, ...]
+    within: str | None = None
 
     def phase(self, round_number: int) -> Phase:
         """Return the phase of a round, the last one for any later number."""
@@ -160,6 +173,7 @@ class RunPlan:
             against=self.against,
             noise_multiplier=self.noise_multiplier,
             population=self.population,
+            within=self.within,
         )
 
     @property

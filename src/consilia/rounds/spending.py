@@ -23,6 +23,7 @@ class Spending:
         self._against = plan.against
         self._total = plan.epsilon
         self._delta = plan.delta
+        self._within = plan.within
 
     def epsilon(self, charges: Mapping[str, Sequence[int]], evaluations: int) -> float | None:
         """Return the largest bound over sites, or None where the run claims none.
@@ -31,8 +32,8 @@ class Spending:
             charges: For each site how often it may have charged each phase's mechanism.
             evaluations: Charged evaluations asked for.
         """
-        if self._total is None or self._delta is None:
-            return None
+        if self._total is None or self._delta is None or self._within is not None:
+            return self._total  # a trial's search was charged as a whole before its first round
         # Sites with the same mechanisms and counts share one evaluation; of those of one phase the largest count counts.
         worst: dict[tuple[str, ...], list[int]] = {}
         charge_of: dict[tuple[str, ...], Charge] = {}

@@ -4,7 +4,8 @@ import json
 import os
 import secrets
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from consilia.core.update import Vector
 from consilia.core.version import VERSION
 from consilia.plan import load as plans
 from consilia.plan.facts import facts
+from consilia.plan.run_plan import RunPlan
 from consilia.plan.schema import Plan
 from consilia.rounds.coordinator import Coordinator, OnRound, server_optimizer
 from consilia.rounds.result import summary
@@ -52,10 +54,21 @@ def begin(plan: Plan, *, data_folder: Path, home: Path, out: Path | None, on_rou
     Raises:
         PlanError, DataError, BudgetExceeded, StoreError: Before anything was released.
     """
-    prepared = prepare(plan, data_folder)
-    pin(plan, prepared.model.dim)
     run = f"{plan.run.name.replace(' ', '-')}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
     folder = out if out is not None else Path("runs") / run
+    return start(prepare(plan, data_folder), run, data_folder=data_folder, home=home, folder=folder, on_round=on_round)
+
+
+def start(
+    prepared: Prepared, run: str, *, data_folder: Path, home: Path, folder: Path, on_round: OnRound | None
+) -> RunResult:
+    """Start a run that was checked, under a name of its own.
+
+    Raises:
+        PlanError, BudgetExceeded, StoreError: Before anything was released.
+    """
+    plan = prepared.run_plan.plan
+    pin(plan, prepared.model.dim)
     optimizer = server_optimizer(prepared.run_plan.phases[0].plan)
     state = TrainingState(prepared.initial, moments=optimizer.init(prepared.initial.size))
     if plan.training.scaffold:
@@ -77,6 +90,7 @@ def begin(plan: Plan, *, data_folder: Path, home: Path, out: Path | None, on_rou
                 "facts": facts(prepared.run_plan),
                 "data_folder": str(data_folder.resolve()),
                 "home": str(home.resolve()),
+                "within": prepared.run_plan.within,
             }
         )
         with Journal.create(
@@ -86,8 +100,13 @@ def begin(plan: Plan, *, data_folder: Path, home: Path, out: Path | None, on_rou
             return _train(prepared, simulation, journal, state, folder, on_round)
 
 
-def go_on(folder: Path, on_round: OnRound | None) -> RunResult:
+def go_on(folder: Path, on_round: OnRound | None, claim: Callable[[RunPlan], RunPlan] | None = None) -> RunResult:
     """Resume a run from its last durable round; of a finished run only the result is read.
+
+    Args:
+        folder: The run's.
+        on_round: Called with each round's record once it is durable.
+        claim: For a trial: what puts its search's bounds in place of its own.
 
     Raises:
         StoreError: If the folder holds no run, or another process runs it.
@@ -106,7 +125,12 @@ def go_on(folder: Path, on_round: OnRound | None) -> RunResult:
         plan = plans.from_json(agreed["plan"])
         if journal.result is not None:
             return RunResult(journal.result, journal.records(), result_vector(folder, journal.result), folder)
+        if agreed.get("within") is not None and claim is None:
+            raise StoreError.of(f"run folder {folder}", needs="a run of its own", got=f"a trial of search {agreed['within']!r}",
+                                hint="Only its search can go on with it: consilia tune --resume")  # fmt: skip
         prepared = prepare(plan, Path(agreed["data_folder"]))
+        if claim is not None:
+            prepared = replace(prepared, run_plan=claim(prepared.run_plan))
         if prepared.run_plan.digest != journal.digest:
             began = f"{journal.digest[:12]}, Consilia {agreed['facts']['version']}"
             raise PlanError.of("the run", needs=f"the plan, data and version it began with ({began})",
