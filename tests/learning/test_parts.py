@@ -130,6 +130,22 @@ def test_clip_and_noise_cover_that_part_alone(part: Part, slow_clipped_sum: Orac
     np.testing.assert_array_equal(moved, inside(model, part))
 
 
+@pytest.mark.parametrize("name", ["mnist-cnn", "lung-cnn", "ws-resnet", "tabular-transformer"])
+@pytest.mark.parametrize("part", ["head", "backbone"])
+def test_clipped_sums_of_a_part_are_exact_in_every_kind_of_model(
+    name: str, part: Part, slow_clipped_sum: Oracle
+) -> None:
+    shape = (6,) if name == "tabular-transformer" else (2, 14, 15)
+    module = build(name, input_shape=shape, classes=3, activation="tanh", seed=1).double()
+    features, labels = torch.randn(4, *shape, dtype=torch.float64), torch.tensor([0, 2, 1, 1])
+    model = FlatModel(module)
+    model.train_only(part)
+    for clip in (1e-3, 1e3):
+        work = LocalWork(clip_norm=clip, expected_batch=1.0)
+        private_gradient(model, work, features.dim(), SECRET)(features, labels)
+        torch.testing.assert_close(model.grad, slow_clipped_sum(module, features, labels, clip), rtol=1e-9, atol=1e-12)
+
+
 def test_all_comes_back() -> None:
     features, labels = rows()
     model = FlatModel(net())
