@@ -11,16 +11,17 @@ from torch import Tensor, nn
 
 from consilia.learning.flat import FlatModel
 from consilia.learning.models import build
-from consilia.learning.persample import fallback, layered
+from consilia.learning.persample import fallback, kernels, traced
 from consilia.learning.persample.choose import choose
 from consilia.learning.persample.clipping import Clipping
 from consilia.learning.persample.engine import PerExample
 from consilia.learning.persample.fallback import Fallback
-from consilia.learning.persample.layered import LayeredChain
 from consilia.learning.persample.linear import LinearChain
+from consilia.learning.persample.traced import Traced
 
 Oracle = Callable[[nn.Module, Tensor, Tensor, float], Tensor]
 flat = partial(Clipping, "flat")
+chosen = partial(choose, timed=False)
 CLASSES = 3
 
 
@@ -73,7 +74,7 @@ def test_chain_equals_oracle(
     module, shape = drawn
     model = FlatModel(module.double())
     features, labels = batch(shape, rows, seed)
-    engine = choose(model, features.dim())
+    engine = chosen(model, features.dim())
     assert isinstance(engine, LinearChain)
     expected = slow_clipped_sum(module, features, labels, clip_norm)
     assert_same(engine.clipped_sum(features, labels, flat(clip_norm)).total, expected)
@@ -93,15 +94,14 @@ def test_convolutions_equal_oracle(
     module, shape = drawn
     model = FlatModel(module.double())
     features, labels = batch(shape, rows, seed)
-    engine = choose(model, features.dim())
-    normed = any(isinstance(layer, nn.GroupNorm) for layer in module.modules())
-    assert isinstance(engine, Fallback if normed else LayeredChain)
+    engine = chosen(model, features.dim())
+    assert isinstance(engine, Traced)
     expected = slow_clipped_sum(module, features, labels, clip_norm)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(layered, "_ROWS_AT_ONCE", chunk)
-        patch.setattr(layered, "_PATCHES_AT_ONCE", 50 * chunk)
-        patch.setattr(layered, "_LARGE_PATCHES", 0 if chunk == 1 else 10**6)
-        patch.setattr(layered, "_FEW_CHANNELS", chunk)
+        patch.setattr(traced, "_MOST_ROWS", chunk)
+        patch.setattr(kernels, "_PATCHES_AT_ONCE", 50 * chunk)
+        patch.setattr(kernels, "_LARGE_PATCHES", 0 if chunk == 1 else 10**6)
+        patch.setattr(kernels, "_FEW_CHANNELS", chunk)
         assert_same(engine.clipped_sum(features, labels, flat(clip_norm)).total, expected)
     assert_same(Fallback.of(model).clipped_sum(features, labels, flat(clip_norm)).total, expected)
 
@@ -123,12 +123,12 @@ def test_bad_examples_contribute_nothing_else(
     expected = slow_clipped_sum(module, features[good], labels[good], 0.5)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fallback, "_ELEMENTS_AT_ONCE", chunk)
-        patch.setattr(layered, "_ROWS_AT_ONCE", chunk)
-        total = choose(model, 4).clipped_sum(spoilt, labels, flat(0.5)).total
+        patch.setattr(traced, "_MOST_ROWS", chunk)
+        total = chosen(model, 4).clipped_sum(spoilt, labels, flat(0.5)).total
     assert_same(total, expected)
 
 
-@pytest.mark.parametrize("engine", [choose, lambda model, _rank: Fallback.of(model)], ids=["chosen", "fallback"])
+@pytest.mark.parametrize("engine", [chosen, lambda model, _rank: Fallback.of(model)], ids=["chosen", "fallback"])
 @pytest.mark.parametrize(
     ("name", "side"),
     [("logistic", 4), ("logistic", 400), ("mlp", 4), ("mlp", 128), ("nodule-cnn", 4), ("nodule-cnn", 64)],
@@ -197,16 +197,16 @@ def _shared() -> nn.Module:
 def test_closed_form_is_not_used_where_it_would_be_wrong(slow_clipped_sum: Oracle, module: nn.Module) -> None:
     model = FlatModel(module.double())
     features, labels = batch((3,), 6, seed=4)
-    engine = choose(model, 2)
-    assert isinstance(engine, Fallback)
+    engine = chosen(model, 2)
+    assert isinstance(engine, Traced)
     total = engine.clipped_sum(features, labels, flat(0.7)).total
     assert_same(total, slow_clipped_sum(module, features, labels, 0.7))
 
 
-def test_a_linear_layer_on_sequences_goes_to_the_fallback() -> None:
+def test_a_linear_layer_on_sequences_is_no_chain() -> None:
     module = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Flatten(), nn.Linear(12, 3))
-    assert isinstance(choose(FlatModel(module), 3), Fallback)
-    assert isinstance(choose(FlatModel(nn.Sequential(nn.Flatten(), *module)), 3), LinearChain)
+    assert isinstance(chosen(FlatModel(module), 3), Traced)
+    assert isinstance(chosen(FlatModel(nn.Sequential(nn.Flatten(), *module)), 3), LinearChain)
 
 
 class _Recurrent(nn.Module):
@@ -224,7 +224,7 @@ def test_layers_that_cannot_be_batched_go_one_at_a_time(slow_clipped_sum: Oracle
     model = FlatModel(module)
     features, labels = batch((4, 2), 5, seed=6)
     features[2] = float("nan")
-    choose(model, 3).clipped_sum(features, labels, flat(0.4))
+    chosen(model, 3).clipped_sum(features, labels, flat(0.4))
     used = [p for name, p in module.named_parameters() if not name.startswith("unused")]
     module.unused.requires_grad_(False)
     expected = slow_clipped_sum(module, features, labels, 0.4)

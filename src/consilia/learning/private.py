@@ -73,7 +73,7 @@ class PrivateGradient:
     def __init__(self, model: FlatModel, work: LocalWork, rank: int, secret: SecretRng, bound: float) -> None:
         self.bound, self.deviation = bound, 0.0
         self._model, self._work, self._secret = model, work, secret
-        self._engine = choose(model, rank)
+        self._engine = choose(model, rank, timed=not secret.reproducible)
         self._noise = _noise_on_sum(work)
 
     def __call__(self, features: Tensor, labels: Tensor, units: Units | None = None) -> None:

@@ -68,10 +68,8 @@ class Outer:
             found = found + row_squares(self.b.sum(1))
         if self.weight is not None:
             pairs = torch.bmm(self.a, self.a.mT).mul_(torch.bmm(self.b, self.b.mT)).sum((1, 2))
-            largest = (
-                (torch.linalg.vector_norm(self.a, dim=2) * torch.linalg.vector_norm(self.b, dim=2)).sum(1).square_()
-            )
-            found = found + pairs.add_(largest, alpha=16 * torch.finfo(pairs.dtype).eps)
+            sizes = torch.linalg.vector_norm(self.a, dim=2) * torch.linalg.vector_norm(self.b, dim=2)
+            found = found + pairs + _slack(sizes)
         return found
 
     def add(self, factors: Tensor, fit: Tensor | None) -> None:
@@ -104,3 +102,41 @@ def of_linear(layer: str, a: Tensor, b: Tensor, weight: Tensor | None, bias: Ten
     if bias is not None:
         found.append(Formed(layer, bias, b.sum(1)))
     return found
+
+
+@dataclass(frozen=True)
+class LookedUp:
+    """An Embedding: a unit's gradient adds each position's slope to the row that was looked up there.
+
+    The square of its norm is the sum over pairs of positions that looked up the same row of b . b'.
+
+    Attributes:
+        layer: Name of the layer.
+        into: Where the sum goes, shape (rows of the table, width).
+        ids: Rows looked up, shape (units, positions), int64.
+        b: Gradients at the outputs, shape (units, positions, width).
+
+    Guarantees:
+        As of `Outer`: what rounding may take away from a norm is added on top.
+    """
+
+    layer: str
+    into: Tensor
+    ids: Tensor
+    b: Tensor
+
+    def squares(self) -> Tensor:
+        """Return squared norms, shape (units,)."""
+        same = self.ids[:, :, None] == self.ids[:, None, :]
+        found = torch.bmm(self.b, self.b.mT).mul_(same).sum((1, 2))
+        return found + _slack(torch.linalg.vector_norm(self.b, dim=2))
+
+    def add(self, factors: Tensor, fit: Tensor | None) -> None:
+        """Add factors times gradients."""
+        ids, b = (self.ids, self.b) if fit is None else (self.ids[fit], self.b[fit])
+        self.into.index_add_(0, ids.flatten(), (b * factors[:, None, None]).flatten(0, 1))
+
+
+def _slack(sizes: Tensor) -> Tensor:
+    """Return what rounding may take from a sum over pairs of positions, given each position's size (units, positions)."""
+    return sizes.sum(1).square_().mul_(16 * torch.finfo(sizes.dtype).eps)
