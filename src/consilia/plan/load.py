@@ -30,7 +30,7 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> Plan:
         PlanError: With every fault of the file, its keys and the overrides.
     """
     path = Path(path)
-    return _plan(_read(path), overrides, name=str(path), folder=path.resolve().parent)
+    return _plan(read_text(path), overrides, name=str(path), folder=path.resolve().parent)
 
 
 def from_text(text: str, overrides: Sequence[str] = (), *, name: str = "plan") -> Plan:
@@ -65,15 +65,20 @@ def json_schema() -> dict[str, Any]:
     return Plan.model_json_schema()
 
 
-def _read(path: Path) -> str:
-    who = f"plan file {path}"
+def read_text(path: Path, noun: str = "plan") -> str:
+    """Read a small TOML file written by hand.
+
+    Raises:
+        PlanError: If it is no such file.
+    """
+    who = f"{noun} file {path}"
 
     def fault(needs: str, got: str, hint: str) -> PlanError:
         return PlanError.of(who, needs=needs, got=got, hint=hint)
 
     try:
         if path.is_dir():
-            raise fault("a file", "a directory", "Name the plan.toml inside it")
+            raise fault("a file", "a directory", f"Name the {noun}.toml inside it")
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
@@ -82,7 +87,7 @@ def _read(path: Path) -> str:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise fault("to be readable", reason, "Check the path and its permissions") from None
     if len(raw) > MAX_BYTES:
-        raise fault(f"at most {MAX_BYTES} bytes", "more", "A plan is a short text; name data files in it")
+        raise fault(f"at most {MAX_BYTES} bytes", "more", "It is a short text; name data files in it")
     if b"\0" in raw:
         raise fault("text", "binary content", "Name a TOML file, not a data file or model")
     try:

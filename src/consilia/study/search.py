@@ -1,0 +1,202 @@
+"""A charged search: the whole is allotted in every site's ledger, then the trials run, and only the best one stays.
+
+Before the first trial: the number of trials and every candidate are drawn and checked, then the price of the search is on
+disk. After a trial: the worse of it and the best so far is deleted, and what the sites kept of it.
+"""
+
+import math
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from consilia.core.errors import ProtocolError, StoreError
+from consilia.core.randomness import SecretRng
+from consilia.dp.ledger import Allotment
+from consilia.dp.search import Search
+from consilia.plan.schema import Plan
+from consilia.rounds.coordinator import OnRound
+from consilia.store.crash import crash_point
+from consilia.store.ledger_store import SiteStore
+from consilia.study import space
+from consilia.study.offer import Offer
+from consilia.study.space import Values
+from consilia.transport import session
+from consilia.transport.session import RunResult
+from consilia.transport.simulation import Prepared, prepare
+
+WINNER = "winner"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One trial of a search, for whoever runs it. Nobody else may see it: it is no release.
+
+    Attributes:
+        number: Its place, from 1.
+        of: How many there are.
+        values: Its candidate.
+        score: What it reached, larger is better; None before it ends, or where it ended without a score.
+    """
+
+    number: int
+    of: int
+    values: Values
+    score: float | None = None
+
+
+OnTrial = Callable[[Trial], None]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search publishes.
+
+    Attributes:
+        folder: The search's folder.
+        winner: The best trial's run; None where no trial was drawn, or none came to a score.
+        values: Its candidate.
+        plan: Its plan.
+    """
+
+    folder: Path
+    winner: RunResult | None
+    values: Values | None
+    plan: Plan | None
+
+
+def search(
+    offered: Offer, *, data_folder: Path, home: Path, out: Path | None, on_trial: OnTrial, on_round: OnRound
+) -> Found:
+    """Charge a search, run its trials, keep the best.
+
+    Raises:
+        PlanError, DataError, BudgetExceeded, StoreError: Before anything was charged; after that what a run may raise,
+            and what was charged stays charged.
+
+    Guarantees:
+        The search's price is in the ledger of every site before any trial computes anything, and each trial runs under an
+        allotment that the search's covers. Number and candidates come from a secret stream and depend on no data.
+        The folder returned holds nothing of the trials that were beaten; equal scores keep the earlier one, which among
+        trials that are alike is a choice without regard to the data.
+    """
+    name = f"{offered.plan.run.name.replace(' ', '-')}-search-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
+    folder = _fresh(out if out is not None else Path("searches") / name)
+    rng = SecretRng(secrets.token_bytes(32))
+    candidates = [space.draw(offered.axes, rng) for _ in range(offered.law.draw(rng))]
+    plans = [offered.trial(values) for values in candidates]
+    for plan in {
+        repr(plan): plan for plan in plans
+    }.values():  # a candidate that cannot be trained is told before the charge
+        offered.claim(prepare(plan, data_folder).run_plan, name)
+    first = prepare(offered.trial(next(iter(space.combinations(offered.axes)))), data_folder) if not plans else None
+    with _ledgers(offered, first or prepare(plans[0], data_folder), home) as ledgers:
+        _allot(offered, name, len(plans), ledgers)
+        crash_point("search.allotted")
+        best: tuple[float, RunResult, int] | None = None
+        for index, (plan, values) in enumerate(zip(plans, candidates, strict=True)):
+            on_trial(Trial(index + 1, len(plans), values))
+            # Named without number or time: the winner's name must not tell how many it beat.
+            run = f"{offered.plan.run.name.replace(' ', '-')}-{secrets.token_hex(6)}"
+            place = folder / "trials" / run
+            result = _trial(
+                offered, plan, name, run, data_folder=data_folder, home=home, folder=place, on_round=on_round
+            )
+            score = _score(result, offered.tune.score)
+            on_trial(Trial(index + 1, len(plans), values, score))
+            crash_point("search.scored")
+            if result is not None and score is not None and (best is None or score > best[0]):
+                beaten, best = best, (score, result, index)
+                if beaten is not None:
+                    _drop(beaten[1].folder, beaten[1].summary["run"], ledgers)
+            else:
+                _drop(place, run, ledgers)
+        for ledger, _ in ledgers.values():
+            ledger.close_run(name, "done")
+    if best is None:
+        return Found(folder, None, None, None)
+    _, result, index = best
+    return Found(folder, _settle(result, folder), candidates[index], plans[index])
+
+
+def _fresh(folder: Path) -> Path:
+    if folder.exists() and any(folder.iterdir() if folder.is_dir() else [folder]):
+        raise StoreError.of(f"search folder {folder}", needs="an empty folder", got="one that holds something",
+                            hint="Name another --out")  # fmt: skip
+    try:
+        (folder / "trials").mkdir(parents=True)
+    except OSError as error:
+        raise StoreError.of(f"search folder {folder}", needs="a folder it may write", got=error.strerror or "an error",
+                            hint="Name another with --out") from None  # fmt: skip
+    return folder
+
+
+@contextmanager
+def _ledgers(offered: Offer, prepared: Prepared, home: Path) -> Iterator[Mapping[str, tuple[SiteStore, str]]]:
+    """Open each site's ledger, with the fingerprint of its rows."""
+    with ExitStack() as stack:
+        yield {
+            site: (
+                stack.enter_context(SiteStore.open(home / "sites" / f"{site}.sqlite", site)),
+                prepared.rows[site].train.fingerprint(),
+            )
+            for site in offered.sites
+        }
+
+
+def _allot(offered: Offer, name: str, trials: int, ledgers: Mapping[str, tuple[SiteStore, str]]) -> None:
+    plan = offered.plan
+    allotments = {
+        site: Allotment(
+            name, plan.sites.population or plan.data.source, (), part.epsilon, offered.delta,
+            part.bases[0][0][0].adjacency, offered.against, search=Search(offered.law, trials, part.bases),
+        )
+        for site, part in offered.sites.items()
+    }  # fmt: skip
+    for site, (ledger, _) in ledgers.items():  # all are asked before any books
+        ledger.require_room(allotments[site], limit=plan.ledger.max_epsilon)
+    for site, (ledger, fingerprint) in ledgers.items():
+        ledger.allot(allotments[site], fingerprint=fingerprint, limit=plan.ledger.max_epsilon)
+
+
+def _trial(
+    offered: Offer, plan: Plan, name: str, run: str, *, data_folder: Path, home: Path, folder: Path, on_round: OnRound
+) -> RunResult | None:
+    prepared = prepare(plan, data_folder)
+    claimed = replace(prepared, run_plan=offered.claim(prepared.run_plan, name))
+    try:
+        return session.start(claimed, run, data_folder=data_folder, home=home, folder=folder, on_round=on_round)
+    except (
+        ProtocolError
+    ):  # its rounds failed to count, as where a candidate diverges: a trial like any other, without a score
+        return None
+
+
+def _score(result: RunResult | None, by: str) -> float | None:
+    value: Any = None if result is None or result.summary["status"] == "failed" else result.summary[by]
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return -float(value) if by == "loss" else float(value)
+
+
+def _drop(folder: Path, run: str, ledgers: Mapping[str, tuple[SiteStore, str]]) -> None:
+    """Delete a beaten trial: its folder, and the newest release and local state that each site kept of it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    for ledger, _ in ledgers.values():
+        ledger.close_run(run, "beaten")
+        ledger.forget(run)
+
+
+def _settle(result: RunResult, folder: Path) -> RunResult:
+    place = folder / WINNER
+    try:
+        result.folder.rename(place)
+        (folder / "trials").rmdir()
+    except OSError as error:
+        raise StoreError.of(f"search folder {folder}", needs="to be writable", got=error.strerror or "an error",
+                            hint=f"The winner lies in {result.folder}") from None  # fmt: skip
+    return replace(result, folder=place)
