@@ -13,7 +13,14 @@ from consilia.dp.event import Event
 from consilia.plan.check import check
 from consilia.plan.load import from_text
 from consilia.plan.protection import protection_of
-from consilia.plan.run_plan import RunPlan
+from consilia.plan.run_plan import Charge, RunPlan
+
+
+def _event(charge: Charge) -> Event:
+    (event,) = charge.round_events
+    assert isinstance(event, Event)
+    return event
+
 
 Checked = Callable[..., RunPlan]
 FEDAVG = ("training.algorithm=fedavg", "training.local_epochs=2")
@@ -62,7 +69,7 @@ def test_only_scheduled_rounds_are_charged(checked: Checked) -> None:
     assert {terms.name: terms.participations for terms in some.sites} == asked == dict.fromkeys("ABCDE", 24)
     assert some.noise_multiplier == pytest.approx(every.noise_multiplier * math.sqrt(24 / 40), rel=1e-3)
     # Client sampling is public: asking 3 of 5 is no subsampling, so nothing is amplified.
-    assert all(charge.round_events[0] and charge.round_events[0].sampling_rate == 1 for charge in some.charges.values())
+    assert {_event(charge).sampling_rate for charge in some.charges.values()} == {1.0}
 
 
 def test_fixed_batches_are_charged_unamplified_once_an_epoch(checked: Checked) -> None:
@@ -133,12 +140,11 @@ def test_each_site_is_charged_for_its_own_share_of_the_server_s_noise(
     pipe = protection_of(run.phases[0], run.sites, run.noise_multiplier, control_dim=0)
     std = run.noise_multiplier * pipe.sum_sensitivity
     for terms in run.sites:
-        event = run.charges[terms.name].round_events[0]
-        assert event is not None
+        event = _event(run.charges[terms.name])
         own = terms.weight * pipe.site_bound(terms.name)
         assert event.noise_multiplier * own == pytest.approx(std, rel=1e-9)
         assert event.noise_multiplier * own <= std * (1 + 1e-12)
-    multipliers = [charge.round_events[0].noise_multiplier for charge in run.charges.values() if charge.round_events[0]]
+    multipliers = [_event(charge).noise_multiplier for charge in run.charges.values()]
     assert min(multipliers) == run.noise_multiplier
     assert max(charge.epsilon["world"] or 0 for charge in run.charges.values()) == run.epsilon
 
@@ -258,8 +264,7 @@ def test_the_largest_bound_of_any_site_meets_the_target(checked: Checked, data: 
     run = checked(*changes, counts=counts)
     found = {name: charge.epsilon[run.against] for name, charge in run.charges.items()}
     for terms in run.sites:
-        event, epsilon = run.charges[terms.name].round_events[0], found[terms.name]
-        assert event is not None
+        event, epsilon = _event(run.charges[terms.name]), found[terms.name]
         assert epsilon is not None
         assert epsilon <= target
         if terms.participations:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from consilia.core.errors import PlanError
 from consilia.dp.accountant import bound
+from consilia.dp.event import Event
 from consilia.plan.facts import facts
 from consilia.plan.load import from_text
 from consilia.plan.phases import first_rounds, phases, total_rounds
@@ -69,7 +70,7 @@ def test_one_bound_covers_all_phases(checked: Checked) -> None:
     run = checked(text=two("sampling_rate = 0.1\nnoise_scale = 2", "noise_scale = 0.5"))
     for terms in run.sites:
         charge = run.charges[terms.name]
-        assert [event.noise_multiplier for event in charge.round_events if event] == [
+        assert [event.noise_multiplier for event in charge.round_events if isinstance(event, Event)] == [
             2 * run.noise_multiplier, run.noise_multiplier / 2,
         ]  # fmt: skip
         whole = [

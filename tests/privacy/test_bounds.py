@@ -170,8 +170,9 @@ def test_the_odometer_is_never_below_the_truth_for_what_was_released_so_far(name
         truth = 0.0
         for site in SITES:
             charge = checked.charges[site]
-            assert charge.round_events[0] is not None
-            pairs: Composition = ((charge.round_events[0], turns[site]),) if turns[site] else ()
+            event = charge.round_events[0]
+            assert isinstance(event, Event)
+            pairs: Composition = ((event, turns[site]),) if turns[site] else ()
             if charge.evaluation_event is not None and evaluations:
                 pairs = (*pairs, (charge.evaluation_event, evaluations))
             if pairs:
@@ -215,5 +216,5 @@ def test_replacing_a_row_costs_what_half_the_noise_costs(lab: LabMaker) -> None:
     checked = lab(RUNS["fixed"]).prepared.run_plan
     for charge in checked.charges.values():
         event = charge.round_events[0]
-        assert event is not None
+        assert isinstance(event, Event)
         assert (event.adjacency, event.noise_multiplier) == (Adjacency.REPLACE_ONE, 7.5)

@@ -18,6 +18,7 @@ from tests.privacy.lab import FEDSGD, SITES, TRAINING_ROWS, Lab, Vector, noise, 
 
 import consilia
 from consilia.core.errors import BudgetExceeded, PlanError
+from consilia.dp.event import Event
 from consilia.plan.schema import Plan
 from consilia.rounds.result import epsilon_against
 from consilia.store.ledger_store import SiteStore
@@ -176,8 +177,9 @@ def test_the_claim_is_that_of_a_release_not_of_the_mean(lab: LabMaker) -> None:
     """Four sites' noises add up in the mean; the claim against the server must not gain by that (SecretFlow's fault)."""
     checked = consilia.check(plan_for("site", "site", LOCAL, "uniform"))
     for charge in checked.charges.values():
-        assert charge.round_events[0] is not None
-        assert charge.round_events[0].noise_multiplier == Z
+        event = charge.round_events[0]
+        assert isinstance(event, Event)
+        assert event.noise_multiplier == Z
     alone = consilia.account(sampling_rate=1.0, noise_multiplier=Z, steps=1, delta=1e-3)["epsilon"]
     assert checked.epsilon == pytest.approx(alone, rel=1e-6)
 

@@ -19,6 +19,7 @@ from tests.privacy.lab import SITES, TRAINING_ROWS, Lab, plan_of, privacy
 import consilia
 from consilia.core.spec import Adjacency
 from consilia.dp import accountant
+from consilia.dp.event import Event
 from consilia.learning import local
 from consilia.learning.persample import linear
 from consilia.plan.run_plan import RunPlan
@@ -135,7 +136,7 @@ def test_a_poisson_step_is_amplified_by_its_own_rate_and_nothing_else() -> None:
     plan = plan_of(rounds=10, training=POISSON, protect=protect, aggregation='selection = "count"\ncount = 2')
     for charge in consilia.check(plan).charges.values():
         event = charge.round_events[0]
-        assert event is not None
+        assert isinstance(event, Event)
         # Which two of four sites take part is public: their rate of a half is not in the event.
         assert (event.sampling_rate, event.steps, event.noise_multiplier) == (RATE, STEPS, 3.0)
 
@@ -158,7 +159,7 @@ def test_other_batches_and_client_sampling_amplify_nothing(training: str, select
     plan = plan_of(rounds=10, training=training, protect=privacy("record", "site", z=30.0), aggregation=selection)
     for charge in consilia.check(plan).charges.values():
         event = charge.round_events[0]
-        assert event is not None
+        assert isinstance(event, Event)
         assert event.sampling_rate == 1.0
         if "fixed" in training:
             assert (event.adjacency, event.noise_multiplier) == (Adjacency.REPLACE_ONE, 15.0)
@@ -170,8 +171,9 @@ def test_a_site_as_unit_is_never_amplified_by_its_batches() -> None:
     for placement in ("site", "server"):
         plan = plan_of(training=POISSON, protect=privacy("site", placement, z=3.0))
         for charge in consilia.check(plan).charges.values():
-            assert charge.round_events[0] is not None
-            assert (charge.round_events[0].sampling_rate, charge.round_events[0].steps) == (1.0, 1)
+            event = charge.round_events[0]
+            assert isinstance(event, Event)
+            assert (event.sampling_rate, event.steps) == (1.0, 1)
 
 
 def test_fixed_batches_hold_every_row_once_a_pass(lab: LabMaker) -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.privacy.lab import FEDSGD, SITES, Lab, Vector, changed_row, counts, noise, plan_of, privacy, with_row
 
 from consilia.data.table import Table
+from consilia.dp.event import Event
 from consilia.learning.persample import clipping
 from consilia.pipeline.clip import Clip
 
@@ -78,7 +79,7 @@ class Neighbours:
 
     def charged(self, site: str) -> float:
         event = self.left.prepared.run_plan.charges[site].round_events[0]
-        assert event is not None
+        assert isinstance(event, Event)
         return event.noise_multiplier
 
     def round(self, model: Vector | None = None) -> None:

@@ -13,6 +13,7 @@ from tests.privacy.lab import FEDSGD, SITES, TRAINING_ROWS, Lab, Sent, counts, p
 from consilia.core.errors import DataError, PlanError
 from consilia.data.table import Table
 from consilia.dp.chain import Entry, genesis
+from consilia.dp.event import Event
 from consilia.plan.schema import Plan
 from consilia.rounds.rows import SiteRows
 from consilia.store.ledger_store import SiteStore
@@ -186,6 +187,7 @@ def test_empty_poisson_batches_are_noised_sent_and_charged(lab: LabMaker) -> Non
     for site in SITES:
         with SiteStore.open(one.home / "sites" / f"{site}.sqlite", site) as store:
             ((event, count),) = store.charged("lab")
+            assert isinstance(event, Event)
             assert (count, event.steps, event.sampling_rate) == (5, 2, 0.001)
 
 

@@ -42,6 +42,7 @@ def test_what_runs_is_what_is_charged(name: str) -> None:
             assert found is None
             continue
         assert found is not None
+        assert isinstance(charged, Event)
         assert found.noise_multiplier == pytest.approx(charged.noise_multiplier, rel=1e-9)
         assert replace(found, noise_multiplier=1.0) == replace(charged, noise_multiplier=1.0)
 
@@ -60,8 +61,9 @@ def test_a_charge_below_what_runs_is_refused_before_anything_starts(less: str, t
     prepared = prepare(PLANS["poisson"], Path.cwd())
     plan = prepared.run_plan
     charge = plan.charges["Hungary"]
-    assert charge.round_events[0] is not None
-    wrong = replace(charge, round_events=(LESS[less](charge.round_events[0]),))
+    event = charge.round_events[0]
+    assert isinstance(event, Event)
+    wrong = replace(charge, round_events=(LESS[less](event),))
     changed = replace(prepared, run_plan=replace(plan, charges={**plan.charges, "Hungary": wrong}))
     with pytest.raises(PlanError, match="a charge for what it runs"):
         Simulation(changed, run="r", home=tmp_path)

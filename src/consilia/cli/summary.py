@@ -11,6 +11,7 @@ from consilia.plan.run_plan import ADVERSARIES
 from consilia.report.card import bounds, build, claim
 from consilia.report.numbers import counted, duration, plain, size
 from consilia.report.phases import in_turn
+from consilia.report.stacking import stack_noise, stack_parts
 
 LINK = 10e6 / 8  # bytes a second of the 10 Mbit/s that a hospital may have
 SHOWN = 8
@@ -51,10 +52,13 @@ def _plan(facts: Facts) -> list[tuple[str, str]]:
     rate = f" at rate {rates}" if facts["batch"] == "poisson" else ""
     units = "patients" if facts["unit"] == "patient" else "training rows"
     span = counted(steps[0], "step") if len(steps) == 1 else f"{plain(steps[0])} to {counted(steps[-1], 'step')}"
+    work = f"{facts['algorithm']}, {facts['batch']} batches{rate}, {span} a round"
+    if facts["stack"] is not None:
+        work = f"each site answers once: {stack_parts(facts['stack'])}"
     return [
         ("sites", f"{len(sites)} with registered {units}: {shown}{more}"),
         ("schedule", f"{counted(facts['rounds'], 'round')} of {cohort} sites, each at most {plain(turns)} times"),
-        ("local work", f"{facts['algorithm']}, {facts['batch']} batches{rate}, {span} a round"),
+        ("local work", work),
         ("model", f"{facts['model']}, {plain(facts['parameters'])} numbers an update"),
     ]
 
@@ -62,9 +66,13 @@ def _plan(facts: Facts) -> list[tuple[str, str]]:
 def _noise(facts: Facts) -> list[tuple[str, str]]:
     if facts["unit"] == "none":
         return []
+    if facts["stack"] is not None:
+        drawn = f"{facts['stack']['noise']}, drawn at each site, {stack_noise(facts['stack'])}"
+        return [("noise", drawn), ("accountant", facts["accountant"])]
     where = {"site": "at each site", "server": "at the coordinator"}.get(facts["noise"], facts["noise"])
     multipliers, norms = in_turn(facts, "noise_multiplier"), in_turn(facts, "clip_norm")
-    noise = f"multiplier {multipliers}, drawn {where}; clip norm {norms}, {facts['clipping']}"
+    noise = f"multiplier {multipliers}, drawn {where}; clip norm {norms}"
+    noise += "" if facts["clipping"] == "flat" else f", {facts['clipping']} clipping"
     return [("noise", noise), ("accountant", facts["accountant"])]
 
 

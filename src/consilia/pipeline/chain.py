@@ -59,6 +59,7 @@ class Protection:
         control_clip_norm: Bound on the control variate's change (site unit with SCAFFOLD).
         control_dim: Coordinates of the control variate; 0 when none rides along.
         weights: Per site, its public weight in the sum.
+        private_learner: True where the learner's vector is private by itself, whatever the multiplier.
         normalisers: Per site, the public number a clipped sum of records or patients is divided by (expected batch).
     """
 
@@ -70,6 +71,7 @@ class Protection:
     control_dim: int
     weights: Mapping[str, float]
     normalisers: Mapping[str, float]
+    private_learner: bool = False
 
     def site_bound(self, site: str) -> float:
         """Return how far one unit can move this site's vector (l2)."""
@@ -113,7 +115,7 @@ def learner_spec(spec: UpdateSpec, protection: Protection) -> UpdateSpec:
     clipping for noise at the server arrives bounded by C over the smallest expected batch.
     """
     if protection.unit.within_site and protection.placement == "site":
-        return spec.with_(unit=protection.unit, noised=protection.multiplier > 0)
+        return spec.with_(unit=protection.unit, noised=protection.multiplier > 0 or protection.private_learner)
     if protection.unit.within_site:
         bound = max(protection.site_bound(site) for site in protection.weights)
         return spec.with_(unit=protection.unit, l2_bound=bound, range_linf=None)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from consilia.core.errors import PlanError
 from consilia.dp.accountant import Bound, bound
 from consilia.dp.calibrate import noise_multiplier
-from consilia.dp.event import Event
+from consilia.dp.event import AnyEvent
 from consilia.dp.truncation import truncation_delta
 from consilia.plan.events import evaluation_event, evaluations, ratios, round_event, sampling_rate
 from consilia.plan.phases import Phase, first_rounds
@@ -18,7 +18,7 @@ from consilia.plan.schema import Plan
 from consilia.plan.terms import site_terms
 
 _SERVER_SIDE = ("server", "server+colluding-sites")
-_Composition = tuple[tuple[Event, int], ...]
+_Composition = tuple[tuple[AnyEvent, int], ...]
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class _Part:
     count: int
     cap: int
 
-    def event(self, z: float) -> Event:
+    def event(self, z: float) -> AnyEvent:
         return round_event(self.phase.plan, z * self.phase.noise_scale, self.steps, self.ratio)
 
 
@@ -173,7 +173,7 @@ def _cut(plan: Plan, parts: dict[str, tuple[_Part, ...]], epsilon: float) -> flo
     cuts = plan.privacy.within_site and plan.training.batch == "poisson"  # at every rate, 1 included
     each = {tuple(_draws(part) for part in site) for site in parts.values()} if cuts else set()
     spent = max((math.fsum(_cut_delta(draw, epsilon) for draw in draws) for draws in each), default=0.0)
-    if spent >= delta / 2:
+    if spent > 0 and spent >= delta / 2:
         raise PlanError.of(
             "plan key training.batch_cap",
             needs=f"a cap so rarely reached that cut batches cost at most half of delta = {delta:g}",

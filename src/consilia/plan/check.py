@@ -19,6 +19,7 @@ from consilia.plan.phases import Phase, first_rounds, phases, total_rounds
 from consilia.plan.protection import protection_of
 from consilia.plan.rules import broken
 from consilia.plan.rules_privacy import against
+from consilia.plan.rules_stacking import once_problems
 from consilia.plan.run_plan import RunPlan, SiteTerms
 from consilia.plan.schedule import cohort_size, schedule
 from consilia.plan.schema import Plan
@@ -64,7 +65,10 @@ def check(
     run = first_rounds(plan, len(asked))
     parts = phases(run)
     sites = site_terms(run, parts, public, asked)
-    z = plan.privacy.noise_multiplier or (calibrate(run, parts, sites) if plan.privacy.unit != "none" else 0.0)
+    unfit = once_problems(plan, sites, classes)
+    if unfit:
+        raise PlanError(unfit)
+    z = plan.privacy.noise_multiplier or (calibrate(run, parts, sites) if _searched(plan) else 0.0)
     charged = charges(run, parts, sites, z)
     adversary = against(plan)
     bounds = [charge.epsilon[adversary] for charge in charged.values()]
@@ -84,9 +88,14 @@ def check(
         against=adversary,
         noise_multiplier=z,
         epsilon=epsilon,
-        delta=plan.privacy.delta,
+        delta=0.0 if plan.privacy.delta is None and epsilon is not None else plan.privacy.delta,
         warnings=warnings(plan, parts, sites, epsilon),
     )
+
+
+def _searched(plan: Plan) -> bool:
+    # A stack's noise follows from its own epsilon, without a multiplier.
+    return plan.privacy.unit != "none" and plan.training.algorithm != "stacking"
 
 
 def _model_problems(classes: int, segments: tuple[Segment, ...]) -> list[Problem]:

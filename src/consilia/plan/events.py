@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from consilia.core.spec import Adjacency
-from consilia.dp.event import Event
+from consilia.dp.event import AnyEvent, EpsilonDeltaEvent, Event
 from consilia.dp.sensitivity import effective_multiplier
 from consilia.plan.phases import Phase, total_rounds
 from consilia.plan.protection import protection_of
@@ -36,7 +36,7 @@ def sampling_rate(plan: Plan) -> float:
     return 1.0
 
 
-def round_event(plan: Plan, z: float, steps: int, ratio: float) -> Event:
+def round_event(plan: Plan, z: float, steps: int, ratio: float) -> AnyEvent:
     """Return the mechanism of one answered round on a site's unit.
 
     Args:
@@ -48,8 +48,11 @@ def round_event(plan: Plan, z: float, steps: int, ratio: float) -> Event:
     Guarantees:
         Site unit: the whole clipped update is one release, whatever the number of local steps. Record and patient unit:
         every step is a release of a clipped sum (C), and a unit of a fixed batch is in one batch a pass, where replacing
-        it moves the sum by 2C. Fixed batches are never amplified; without whole passes every step is charged.
+        it moves the sum by 2C. Fixed batches are never amplified; without whole passes every step is charged. A stack is
+        one release of the plan's own epsilon and delta.
     """
+    if plan.training.algorithm == "stacking":
+        return EpsilonDeltaEvent(plan.privacy.epsilon or 0.0, plan.privacy.delta or 0.0)
     adjacency, own = adjacency_of(plan), effective_multiplier(z, own=1.0, largest=ratio)
     if plan.privacy.unit == "site":
         return Event(own, adjacency=adjacency)

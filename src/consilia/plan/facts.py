@@ -9,15 +9,20 @@ from consilia.core.version import VERSION
 from consilia.core.wire import encode
 from consilia.plan.phases import Phase
 from consilia.plan.run_plan import ADVERSARIES, RunPlan
+from consilia.plan.schema import Plan
 
 
 class PhaseFacts(TypedDict):
-    """What one phase does; `noise_multiplier` 0 without noise, `sampling_rate` None where batches are no Poisson sample."""
+    """What one phase does.
+
+    `noise_multiplier` is 0 without noise and None where a stack's noise has none; `sampling_rate` None where batches are no
+    Poisson sample.
+    """
 
     first: int
     last: int
     train: str
-    noise_multiplier: float
+    noise_multiplier: float | None
     clip_norm: float | None
     sampling_rate: float | None
 
@@ -46,6 +51,17 @@ class SiteFacts(TypedDict):
     epsilon: dict[str, float | None]
 
 
+class StackFacts(TypedDict):
+    """What each site answers once."""
+
+    parts: str
+    count: int
+    noise: str
+    row_bound: float
+    ridge: float
+    pull: float
+
+
 class Facts(TypedDict):
     """A run's public numbers."""
 
@@ -68,6 +84,7 @@ class Facts(TypedDict):
     algorithm: str
     batch: str
     views: int
+    stack: StackFacts | None
     phases: list[PhaseFacts]
     selection: str
     cohort: int
@@ -112,11 +129,12 @@ def facts(plan: RunPlan) -> Facts:
         "clipping": privacy.clipping,
         "control_clip_norm": privacy.control_clip_norm,
         "reproducible": config.run.reproducible,
-        "model": config.model.name,
+        "model": "stack" if training.algorithm == "stacking" else config.model.name,
         "initial_source": config.model.initial_source,
         "algorithm": training.algorithm,
         "batch": training.batch,
         "views": training.views if training.augment != "none" else 0,
+        "stack": _stack(config),
         "phases": [_phase(plan, phase) for phase in plan.phases],
         "selection": config.aggregation.selection,
         "cohort": max((len(asked) for asked in plan.schedule), default=0),
@@ -163,13 +181,27 @@ def _accountants(plan: RunPlan) -> str:
     return "; ".join(sorted({charge.accountant for charge in plan.charges.values()} - {"none"})) or "none"
 
 
+def _stack(plan: Plan) -> StackFacts | None:
+    if plan.training.algorithm != "stacking":
+        return None
+    stack = plan.stack
+    return {
+        "parts": stack.parts,
+        "count": stack.count or 1,
+        "noise": "Gaussian" if plan.privacy.delta else "radial",
+        "row_bound": stack.row_bound,
+        "ridge": stack.ridge,
+        "pull": stack.pull,
+    }
+
+
 def _phase(plan: RunPlan, phase: Phase) -> PhaseFacts:
     training, privacy = phase.plan.training, phase.plan.privacy
     return {
         "first": phase.first,
         "last": phase.last,
         "train": phase.train,
-        "noise_multiplier": plan.noise_multiplier * phase.noise_scale,
+        "noise_multiplier": None if training.algorithm == "stacking" else plan.noise_multiplier * phase.noise_scale,
         "clip_norm": privacy.clip_norm,
         "sampling_rate": training.sampling_rate if training.batch == "poisson" else None,
     }

@@ -15,6 +15,7 @@ def protection_of(phase: Phase, sites: Sequence[SiteTerms], z: float, *, control
         unit=Unit(privacy.unit),
         placement=privacy.noise,
         multiplier=z * phase.noise_scale,
+        private_learner=phase.plan.training.algorithm == "stacking",
         clip_norm=privacy.clip_norm,
         control_clip_norm=privacy.control_clip_norm,
         control_dim=control_dim,

@@ -13,8 +13,10 @@ def privacy_rules(plan: Plan) -> list[Problem]:
     """Return the rules on [privacy] and [ledger] that the plan breaks."""
     if plan.privacy.unit == "none":
         return []
+    # A stack's noise follows from epsilon alone; it has rules of its own.
+    numbers = [] if plan.training.algorithm == "stacking" else _numbers(plan)
     return [
-        *_numbers(plan), *_placement(plan), *_clipping(plan), *_local_state(plan), *_control(plan), *_budget(plan),
+        *numbers, *_placement(plan), *_clipping(plan), *_local_state(plan), *_control(plan), *_budget(plan),
     ]  # fmt: skip
 
 

@@ -43,6 +43,17 @@ _RULES: tuple[_Rule, ...] = (
         'training.algorithm = "fedavg"',
         lambda p: p.training.algorithm == "fedavg",
     ),
+    (
+        "stack.parts stack.row_bound stack.ridge stack.pull",
+        'training.algorithm = "stacking"',
+        lambda p: p.training.algorithm == "stacking",
+    ),
+    (
+        "stack.count stack.high_fraction",
+        'stack.parts = "samples" or "features"',
+        lambda p: p.stack.parts != "one",
+    ),
+    ("stack.importance stack.measured", 'stack.parts = "features"', lambda p: p.stack.parts == "features"),
     ("training.batch_size", 'training.batch = "fixed"', lambda p: p.training.batch == "fixed"),
     (
         "training.sampling_rate training.batch_cap",

@@ -7,7 +7,7 @@ it imports no rule, optimizer or report. The coordinator's half is the rest.
 from dataclasses import dataclass
 
 from consilia.core.spec import Adjacency, UpdateSpec
-from consilia.dp.event import Event
+from consilia.dp.event import AnyEvent, Event
 from consilia.plan.phases import Phase
 from consilia.plan.schema import Plan
 
@@ -70,7 +70,7 @@ class Charge:
         accountant: Name and version of the accountant that gave the bound.
     """
 
-    round_events: tuple[Event | None, ...]
+    round_events: tuple[AnyEvent | None, ...]
     evaluation_event: Event | None
     evaluations: int
     epsilon: dict[str, float | None]
@@ -100,7 +100,7 @@ class SiteHalf:
     within: str | None = None
 
     @property
-    def events(self) -> tuple[tuple[Event, int], ...]:
+    def events(self) -> tuple[tuple[AnyEvent, int], ...]:
         """What the site may be charged in the run, as its ledger admits it; empty without DP."""
         pairs = zip(self.charge.round_events, self.terms.phases, strict=True)
         events = [(event, phase.participations) for event, phase in pairs if event is not None]

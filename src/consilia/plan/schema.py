@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from consilia.plan.privacy import PrivacySection
+from consilia.plan.stacking import StackSection
 from consilia.plan.training import TrainingSection
 from consilia.plan.values import Count, Multiplier, Name, Norm, Positive, Probability, Section, Strength
 
@@ -100,7 +101,8 @@ class ModelSection(Section):
 
     name: str = Field(
         "logistic",
-        description="logistic, mlp, mnist-cnn, nodule-cnn, resnet-gn, or module:factory of installed code.",
+        description="logistic, mlp, mnist-cnn, nodule-cnn, lung-cnn, resnet-gn, ws-resnet, tabular-transformer, or "
+        "module:factory of installed code.",
     )
     hidden: list[Count] = Field(default_factory=lambda: [64], description="mlp: widths of the hidden layers.")
     activation: Literal["relu", "tanh"] = Field("relu", description="mlp and cnn: the activation.")
@@ -199,6 +201,7 @@ class Plan(Section):
     aggregation: AggregationSection = Field(default_factory=AggregationSection)
     evaluation: EvaluationSection = Field(default_factory=EvaluationSection)
     ledger: LedgerSection = Field(default_factory=LedgerSection)
+    stack: StackSection = Field(default_factory=StackSection)
     phases: list[PhaseSection] = Field(default_factory=list)
 
 

@@ -77,6 +77,8 @@ _EXAMPLES: dict[str, Any] = {
     "aggregation.cap": 5000,
     "evaluation.noise_multiplier": 5.0,
     "ledger.max_epsilon": 3.0,
+    "stack.count": 3,
+    "stack.importance": [2.0, 1.0, 1.0],
 }
 
 

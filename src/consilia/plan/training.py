@@ -10,8 +10,10 @@ from consilia.plan.values import Count, Penalty, Probability, Section, Strength
 class TrainingSection(Section):
     """Rounds, local work and the server's optimizer."""
 
-    algorithm: Literal["fedavg", "fedsgd"] = Field(
-        "fedavg", description="fedavg: sites train and send differences; fedsgd: sites send one gradient."
+    algorithm: Literal["fedavg", "fedsgd", "stacking"] = Field(
+        "fedavg",
+        description="fedavg: sites train and send differences; fedsgd: sites send one gradient; stacking: each site answers "
+        "once, with what [stack] says.",
     )
     rounds: int = Field(20, ge=1, le=10**7, description="Number of rounds.")
     local_epochs: Count | None = Field(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from consilia.plan.facts import Facts
 from consilia.plan.run_plan import ADVERSARIES
 from consilia.report.limits import not_covered
-from consilia.report.mechanism import Group, Row, mechanism, units
+from consilia.report.mechanism import Group, Row, mechanism
 from consilia.report.numbers import HIDDEN, bound, plain
 from consilia.report.phases import without_noise
 
@@ -161,17 +161,24 @@ def _guarantee(facts: Facts, verdict: str) -> Group:
             Row("Delta", bound(facts["delta"], 6) if facts["delta"] is not None else "none", notes),
             Row("Against", facts["against"] if verdict != "open" else nothing,
                 WHO.get(facts["against"], "") if verdict != "open" else ""),
-            Row("Accountant", facts["accountant"], "the tightest valid bound of RDP and PLD" if claims else ""),
+            Row("Accountant", facts["accountant"],
+                "the tightest valid bound of RDP and PLD" if claims and facts["stack"] is None else ""),
         ),
     )  # fmt: skip
 
 
 def _leaves(facts: Facts) -> Group:
     open_run, site_noise = facts["unit"] == "none", facts["noise"] == "site"
+    counted_units = "patients" if facts["unit"] == "patient" else "rows"
     if open_run:
         update = "each site's update, in clear"
     else:
-        update = "each site's update, clipped and noised" if site_noise else "each site's clipped update, without noise"
+        noised = (
+            "each site's update, clipped and noised"
+            if facts["stack"] is None
+            else "each site's stack, private by itself"
+        )
+        update = noised if site_noise else "each site's clipped update, without noise"
     norms = "in clear" if open_run else "of noised updates: they cost nothing more" if site_noise else HIDDEN
     loss = "in clear" if open_run else HIDDEN
     fit = "declared public" if facts["metrics"] == "public" else facts["metrics"]
@@ -185,7 +192,7 @@ def _leaves(facts: Facts) -> Group:
             Row(
                 "Registered counts",
                 "public",
-                f"upper bounds on training {units(facts)}; weights are computed from them",
+                f"upper bounds on training {counted_units}; weights are computed from them",
             ),
             Row("Errors", "class of an error only", "never its text, never a row"),
         ),

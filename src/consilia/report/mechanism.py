@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from consilia.core.spec import Unit
-from consilia.plan.facts import Facts
+from consilia.plan.facts import Facts, StackFacts
 from consilia.report.numbers import bound, plain
 from consilia.report.numbers import share as percent
 from consilia.report.phases import in_turn, moves, rounds_of
+from consilia.report.stacking import stack_noise, stack_parts, stack_ridge
 
 _PLACEMENT: Mapping[str, str] = {
     "site": "at each site, before anything leaves it",
@@ -43,6 +44,8 @@ def mechanism(facts: Facts) -> Group:
     """Return the lines on noise, clipping, views, sampling, phases and turns."""
     if facts["unit"] == "none":
         return Group("Mechanism", (Row("Noise", "none"), Row("Clipping", "none"), _sampling(facts), _turns(facts)))
+    if facts["stack"] is not None:
+        return Group("Mechanism", (*_stack(facts["stack"]), *_start(facts), _turns(facts)))
     inside = Unit(facts["unit"]).within_site
     whose = f"one {facts['unit']}'s gradient" if inside else "a site's update"
     rows = [
@@ -57,10 +60,23 @@ def mechanism(facts: Facts) -> Group:
     if facts["views"]:
         note = "of each row and step; their mean gradient is clipped, so they cost no privacy"
         rows.append(Row("Views", plain(facts["views"]), note if inside else "of each row and step"))
-    if facts["initial_source"] is not None:
-        rows.append(Row("Starts from", facts["initial_source"], "public weights: the claim does not cover that data"))
-    rows += [_sampling(facts), *_caps(facts), *_phases(facts), _turns(facts)]
+    rows += [*_start(facts), _sampling(facts), *_caps(facts), *_phases(facts), _turns(facts)]
     return Group("Mechanism", tuple(rows))
+
+
+def _stack(stack: StackFacts) -> tuple[Row, ...]:
+    return (
+        Row("Stack", stack["parts"], stack_parts(stack)),
+        Row("Placement of noise", "site", _PLACEMENT["site"]),
+        Row("Noise", stack["noise"], stack_noise(stack)),
+        Row("Ridge", plain(stack["ridge"]), stack_ridge(stack)),
+    )
+
+
+def _start(facts: Facts) -> tuple[Row, ...]:
+    if facts["initial_source"] is None:
+        return ()
+    return (Row("Starts from", facts["initial_source"], "public weights: the claim does not cover that data"),)
 
 
 def _sampling(facts: Facts) -> Row:

@@ -4,7 +4,7 @@ import math
 
 from consilia.core.errors import PlanError
 from consilia.core.spec import Adjacency, Unit
-from consilia.dp.event import Event
+from consilia.dp.event import AnyEvent, EpsilonDeltaEvent, Event
 from consilia.learning.work import LocalWork
 from consilia.pipeline.chain import Chain
 from consilia.plan.phases import Phase
@@ -38,11 +38,11 @@ def event_that_runs(unit: Unit, work: LocalWork, chain: Chain, *, own: float, un
     return Event(z, rate, work.steps, Adjacency.ADD_REMOVE)
 
 
-def require_covered(half: SiteHalf, phase: Phase, runs: Event | None) -> None:
+def require_covered(half: SiteHalf, phase: Phase, runs: AnyEvent | None) -> None:
     """Refuse to start a site whose ledger would book less than what it runs in a phase.
 
     Raises:
-        PlanError: If noise, sampling, steps or adjacency of what runs exceed what the plan charges.
+        PlanError: If noise, sampling, steps, adjacency, or epsilon and delta of what runs exceed what the plan charges.
     """
     charged = half.charge.round_events[phase.index]
     if half.plan.privacy.unit == "none" and charged is None and runs is None:
@@ -56,7 +56,15 @@ def require_covered(half: SiteHalf, phase: Phase, runs: Event | None) -> None:
         )
 
 
-def _covers(charged: Event, runs: Event) -> bool:
+def _covers(charged: AnyEvent, runs: AnyEvent) -> bool:
+    if isinstance(charged, EpsilonDeltaEvent) or isinstance(runs, EpsilonDeltaEvent):
+        return (
+            isinstance(charged, EpsilonDeltaEvent)
+            and isinstance(runs, EpsilonDeltaEvent)
+            and charged.adjacency is runs.adjacency
+            and charged.epsilon >= runs.epsilon
+            and charged.delta >= runs.delta
+        )
     slack = 1.0 + 1e-9  # the plan rounds a ratio of weights down at the twelfth digit
     return (
         charged.adjacency is runs.adjacency

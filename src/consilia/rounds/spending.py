@@ -6,6 +6,7 @@ The stated guarantee is the plan's and covers the whole schedule; this is the od
 from collections.abc import Mapping, Sequence
 
 from consilia.dp.accountant import bound, rdp_epsilon
+from consilia.dp.event import EpsilonDeltaEvent
 from consilia.plan.run_plan import Charge, RunPlan
 
 
@@ -59,6 +60,6 @@ class Spending:
         if not spent:
             return 0.0
         delta = self._delta - charge.extra_delta
-        if all(event.sampling_rate == 1.0 for event, _ in spent):
+        if all(isinstance(event, EpsilonDeltaEvent) or event.sampling_rate == 1.0 for event, _ in spent):
             return min(total, bound(spent, delta).epsilon)
         return min(total, rdp_epsilon(spent, delta))

@@ -54,7 +54,7 @@ def train_stack(
         positive: True for rows of the positive class, shape (n,).
         rng: Secret randomness.
         source: Another organisation's released stack, shape (P,), for hypothesis transfer (`work.pull`); without one
-            every model is drawn to zero instead, and the high level to equal votes.
+            `work.pull` has no effect.
 
     Raises:
         ProtocolError: If shapes do not fit, more rows came than registered, or a solver did not converge.
@@ -65,6 +65,8 @@ def train_stack(
     Source:
         Yao et al. (2019), Privacy-preserving stacking (PST-S, PST-F, PST-H); proof in docs/guarantees-stacking.md.
     """
+    if source is None:
+        work = work.with_(pull=0.0)  # nothing to be drawn to: a chain's first site trains as if it were alone
     shape = work.shape
     rows = draw_rows(len(features), work, rng.derive("rows"))
     low_sets = rows.low if len(rows.low) == len(shape.blocks) else rows.low * len(shape.blocks)
