@@ -16,7 +16,7 @@ from torch import nn
 
 from consilia.core.randomness import SecretRng, SharedSeed
 from consilia.learning.cohort import together
-from consilia.learning.cohort.lockstep import Outcome, in_lock_step
+from consilia.learning.cohort.lockstep import Result, in_lock_step
 from consilia.learning.cohort.task import Task, alone
 from consilia.learning.cohort.together import train_together
 from consilia.learning.flat import FlatModel
@@ -67,7 +67,7 @@ def task(model: FlatModel, work: LocalWork, rows: int, site: int, *, scaffold: b
 def both(
     model: FlatModel, works: Sequence[LocalWork], rows: Sequence[int], change: Callable[[Task], Task] = lambda t: t,
     *, scaffold: bool = False,
-) -> tuple[list[LocalResult], list[Outcome]]:  # fmt: skip
+) -> tuple[list[LocalResult], list[Result]]:  # fmt: skip
     """Do the same work one by one and together; streams are made anew for each."""
     one, other = (
         [
@@ -79,7 +79,7 @@ def both(
     return [alone(model, t) for t in one], train_together(model, other)
 
 
-def assert_equal(expected: Sequence[LocalResult], found: Sequence[Outcome]) -> None:
+def assert_equal(expected: Sequence[LocalResult], found: Sequence[Result]) -> None:
     for one, other in zip(expected, found, strict=True):
         assert isinstance(other, LocalResult)
         np.testing.assert_allclose(other.delta, one.delta, rtol=2e-6, atol=2e-7)
@@ -222,7 +222,7 @@ def test_a_chunk_that_fails_is_trained_one_by_one(
 def test_what_is_held_at_once_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = []
 
-    def seen(model: FlatModel, tasks: Sequence[Task], width: int) -> list[Outcome]:
+    def seen(model: FlatModel, tasks: Sequence[Task], width: int) -> list[Result]:
         sizes.append(len(tasks))
         largest = max(one.features.numel() + min(4, len(one.labels)) * 7 + model.dim for one in tasks)
         assert len(tasks) == 1 or len(tasks) * largest <= 1000

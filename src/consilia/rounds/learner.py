@@ -11,9 +11,10 @@ from consilia.core.update import Vector
 from consilia.data.batches import fixed_batches, poisson_batch
 from consilia.data.patients import Patients
 from consilia.data.table import Table
+from consilia.learning.cohort.task import Task, alone
 from consilia.learning.evaluate import evaluate
 from consilia.learning.flat import FlatModel
-from consilia.learning.local import train
+from consilia.learning.local import LocalResult
 from consilia.learning.work import LocalWork
 from consilia.rounds.ports import LocalState, Score, Trained
 
@@ -62,25 +63,32 @@ class TorchLearner:
 
     def train(self, payload: Vector, local: LocalState | None, round_number: int, secret: SecretRng) -> Trained:
         """Train from the global model; deterministic given its arguments."""
+        task = self.task(payload, local, round_number, secret)
+        return self.trained(task, alone(self._model, task))
+
+    def task(self, payload: Vector, local: LocalState | None, round_number: int, secret: SecretRng) -> Task:
+        """Return what `train` does as a value, which may be done together with other sites' tasks."""
         dim, work = self._model.dim, self._work(round_number)
-        start, control = payload[:dim], None
         kept = dict(local) if local is not None else {}
         own, bound = kept.pop(_CONTROL, None), kept.pop(_BOUND, None)
+        control = None
         if self._scaffold:
             control = (payload[dim:], np.zeros(dim, np.float32) if own is None else np.asarray(own, np.float32))
-        if self._initial_local:
-            self._model.load_local({name: kept.get(name, value) for name, value in self._initial_local.items()})
-        result = train(
-            self._model, start, self._features, self._labels, work, secret=secret, control=control,
+        return Task(
+            payload[:dim], self._features, self._labels, work, secret=secret, control=control,
             public=self._seed.derive("layers", round_number), next_batch=self._batches(work, round_number, secret),
+            local={name: kept.get(name, value) for name, value in self._initial_local.items()},
             patients=None if self._patients is None else self._patients.number,
             clip_bound=None if bound is None else float(bound[()]),
         )  # fmt: skip
+
+    def trained(self, task: Task, result: LocalResult) -> Trained:
+        """Return a task's result as what the site makes of it."""
         state = dict(result.local_state)
         vector = result.delta
-        if control is not None and result.control_delta is not None:
+        if task.control is not None and result.control_delta is not None:
             vector = np.concatenate([vector, result.control_delta])
-            state[_CONTROL] = control[1] + result.control_delta
+            state[_CONTROL] = task.control[1] + result.control_delta
         if result.clip_bound is not None:
             state[_BOUND] = np.array(result.clip_bound)
         return Trained(vector, state, result.loss)

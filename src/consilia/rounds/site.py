@@ -13,15 +13,15 @@ import safetensors.numpy
 
 from consilia.core.canonical import Json, digest_bytes
 from consilia.core.errors import ConsiliaError, ProtocolError
-from consilia.core.randomness import SecretRng
 from consilia.core.update import Bytes, ProtocolMessage, Release, Update, Vector
 from consilia.core.wire import decode, encode, pack_vector, unpack_vector
 from consilia.dp.ledger import Allotment
-from consilia.dp.mechanism import GaussianMechanism
 from consilia.plan.run_plan import SiteHalf
 from consilia.rounds.entropy import Entropy
+from consilia.rounds.pending import Outcome, Pending
 from consilia.rounds.pipelines import Pipeline
-from consilia.rounds.ports import Learner, LocalState
+from consilia.rounds.ports import Learner, LocalState, Score, Trained
+from consilia.rounds.scores import exact, noisy
 from consilia.store.crash import crash_point
 from consilia.store.ledger_store import Purpose, SiteStore
 
@@ -119,6 +119,11 @@ class Site:
 
     def handle(self, frame: bytes) -> bytes:
         """Answer one task. Never raises for what a message or the rows cause: of a fault only its class leaves the site."""
+        begun = self.begin(frame)
+        return self.finish(begun, begun.compute()) if isinstance(begun, Pending) else begun
+
+    def begin(self, frame: bytes) -> bytes | Pending:
+        """Book what a task asks for, on disk. Bytes are the answer already; else what is left is to compute and to `finish`."""
         number = 0
         try:
             task = decode(frame, who=f"site {self.name}")
@@ -127,16 +132,30 @@ class Site:
             number = task.round
             self._agree(task)
             if task.kind == "train":
-                return self._train(task)
+                return self._begin_training(task)
             if task.kind == "evaluate":
-                return self._evaluate(task)
+                return self._begin_evaluation(task)
             return self._close(task)
-        except ConsiliaError as error:
+        except Exception as error:  # a bad row or a full disk costs this site its turn, not the round
+            return self._fault(number, error)
+
+    def finish(self, pending: Pending, outcome: Outcome) -> bytes:
+        """Seal what was computed, commit it and return it: from then on, and not before, it may be sent."""
+        try:
+            if isinstance(outcome, Exception):
+                raise outcome
+            if isinstance(outcome, Trained):
+                return self._finish_training(pending, outcome)
+            return self._finish_evaluation(pending, outcome)
+        except Exception as error:  # as above
+            return self._fault(pending.task.round, error)
+
+    def _fault(self, number: int, error: Exception) -> bytes:
+        if isinstance(error, ConsiliaError):
             _log.warning("site %s refused round %d: %s", self.name, number, error)
             return self._answer("refused", number, error)
-        except Exception as error:  # a bad row or a full disk costs this site its turn, not the round
-            _log.exception("site %s failed in round %d", self.name, number)
-            return self._answer("failed", number, error)
+        _log.error("site %s failed in round %d", self.name, number, exc_info=error)
+        return self._answer("failed", number, error)
 
     def _answer(self, kind: str, number: int, error: Exception) -> bytes:
         return encode(ProtocolMessage(kind, self.name, number, {"error": type(error).__name__}))
@@ -159,7 +178,7 @@ class Site:
     def _refusal(self, needs: str, got: str, hint: str) -> ProtocolError:
         return ProtocolError.of(f"site {self.name}", needs=needs, got=got, hint=hint)
 
-    def _train(self, task: ProtocolMessage) -> bytes:
+    def _begin_training(self, task: ProtocolMessage) -> bytes | Pending:
         model_digest = self._digest(task.payload)
         sealed = self._sealed(task.round, "update", model_digest)
         if sealed is not None:
@@ -175,47 +194,40 @@ class Site:
             self._charges[phase] += not hold.reused
         crash_point("site.after_reserve")
         secret = self._entropy.stream("train", self.name, task.round)
-        trained = self._learner.train(payload, local, task.round, secret)
+        return Pending(task, model_digest, hold, self._learner, payload, local, secret)
+
+    def _finish_training(self, pending: Pending, trained: Trained) -> bytes:
+        task, hold = pending.task, pending.hold
+        phase = self._half.phase(task.round).index
         update = Update(trained.vector, self._half.terms.weight)
         metrics: dict[str, Json] = {}
-        if event is None and trained.loss is not None:
+        if self._half.charge.round_events[phase] is None and trained.loss is not None:
             metrics["loss"] = trained.loss if np.isfinite(trained.loss) else None
         if hold is not None and self._store is not None:
             metrics["charges"] = self._charges[phase]
             metrics["ledger_head"] = hold.head
-        release = self._seal(update, task, model_digest, secret, metrics)
+        release = self._seal(update, pending, metrics)
         crash_point("site.before_commit")
         if self._store is not None:
             state = safetensors.numpy.save(dict(trained.local_state)) if trained.local_state else None
             if hold is not None:
                 self._store.commit(
-                    hold, release=release, model_digest=model_digest, local_state=state, counted=_counted(task)
+                    hold, release=release, model_digest=pending.model_digest, local_state=state, counted=_counted(task)
                 )
             elif state is not None:
                 self._store.seal_free(
-                    self._run,
-                    task.round,
-                    release=release,
-                    model_digest=model_digest,
-                    local_state=state,
+                    self._run, task.round, release=release, model_digest=pending.model_digest, local_state=state,
                     counted=_counted(task),
-                )
+                )  # fmt: skip
         crash_point("site.after_commit")
         return release
 
-    def _seal(
-        self,
-        update: Update,
-        task: ProtocolMessage,
-        model_digest: str,
-        secret: SecretRng,
-        metrics: dict[str, Json],
-    ) -> bytes:
-        chain = self._pipelines[self._half.phase(task.round).index].chain
-        vector = chain.encode(update.vector, secret)
-        return encode(Release(pack_vector(vector), self.name, task.round, self._half.digest, model_digest, metrics))
+    def _seal(self, update: Update, pending: Pending, metrics: dict[str, Json]) -> bytes:
+        number = pending.task.round
+        vector = self._pipelines[self._half.phase(number).index].chain.encode(update.vector, pending.secret)
+        return encode(Release(pack_vector(vector), self.name, number, self._half.digest, pending.model_digest, metrics))
 
-    def _evaluate(self, task: ProtocolMessage) -> bytes:
+    def _begin_evaluation(self, task: ProtocolMessage) -> bytes | Pending:
         mode = self._half.plan.evaluation.metrics
         if mode == "hidden":
             raise self._refusal(
@@ -228,34 +240,24 @@ class Site:
         sealed = self._sealed(task.round, "evaluation", model_digest) if event is not None else None
         if sealed is not None:
             return sealed
+        payload, local = self._payload(task), self._local(task)
         hold = None
         if event is not None and self._store is not None:
             hold = self._store.reserve(
                 self._run, task.round, "evaluation", event, reuse_open=self._entropy.reproducible
             )
-        score = self._learner.evaluate(self._payload(task), self._local(task))
-        if event is None:
-            loss = score.loss_sum / score.rows if score.rows else None
-            metrics: dict[str, Json] = {
-                "n": score.rows,
-                "accuracy": score.correct / score.rows if score.rows else None,
-                "loss": loss if loss is not None and np.isfinite(loss) else None,
-            }
-        else:
-            metrics = self._noisy_score(score.correct, score.rows, task.round)
-        release = encode(Release(b"", self.name, task.round, self._half.digest, model_digest, metrics))
-        if hold is not None and self._store is not None:
-            self._store.commit(hold, release=release, model_digest=model_digest, local_state=None)
-        return release
+        secret = self._entropy.stream("evaluate", self.name, task.round)
+        return Pending(task, model_digest, hold, self._learner, payload, local, secret)
 
-    def _noisy_score(self, correct: int, rows: int, number: int) -> dict[str, Json]:
-        # The plan's multiplier is per count; what one row can do to the pair is in the event that was charged.
+    def _finish_evaluation(self, pending: Pending, score: Score) -> bytes:
         deviation = self._half.plan.evaluation.noise_multiplier or 0.0
-        rng = self._entropy.stream("evaluate", self.name, number)
-        right, wrong = GaussianMechanism(deviation, 1.0).release(np.array([correct, rows - correct], float), rng)
-        right, wrong = max(0.0, float(right)), max(0.0, float(wrong))
-        total = right + wrong
-        return {"n": round(total), "accuracy": right / total if total > 0 else None, "loss": None}
+        free = self._half.charge.evaluation_event is None
+        metrics = exact(score) if free else noisy(score, deviation, pending.secret)
+        number, digest, hold = pending.task.round, pending.model_digest, pending.hold
+        release = encode(Release(b"", self.name, number, self._half.digest, digest, metrics))
+        if hold is not None and self._store is not None:
+            self._store.commit(hold, release=release, model_digest=digest, local_state=None)
+        return release
 
     def _sealed(self, number: int, purpose: Purpose, model_digest: str) -> bytes | None:
         sealed = self._store.sealed(self._run, number, purpose) if self._store is not None else None

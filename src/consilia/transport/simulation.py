@@ -11,6 +11,7 @@ from consilia.core.randomness import SharedSeed
 from consilia.core.update import Vector
 from consilia.data.patients import Patients
 from consilia.data.table import Table
+from consilia.learning.cohort.task import fits
 from consilia.learning.flat import FlatModel
 from consilia.learning.initial import load_initial
 from consilia.learning.models import build as build_model
@@ -25,11 +26,16 @@ from consilia.rounds.entropy import Entropy
 from consilia.rounds.learner import TorchLearner
 from consilia.rounds.mechanism import event_that_runs, require_covered
 from consilia.rounds.pipelines import Pipeline, pipelines
+from consilia.rounds.ports import Transport
 from consilia.rounds.rates import site_factor
 from consilia.rounds.rows import SiteRows, site_rows
 from consilia.rounds.site import Site
+from consilia.rounds.together import FEWEST, Together
 from consilia.store.ledger_store import SiteStore
+from consilia.transport.incohort import InCohort
 from consilia.transport.inprocess import InProcess
+
+_WRITERS = 16  # ledgers that wait for the disk at the same time
 
 
 @dataclass(frozen=True)
@@ -142,6 +148,18 @@ def entropy_of(plan: Plan) -> Entropy:
     return Entropy(SharedSeed.of(plan.run.seed).derive("reproducible") if plan.run.reproducible else None)
 
 
+def _many_small(prepared: Prepared) -> bool:
+    """Return True if sites may be trained together: never in the reproducible mode, whose sums come out bit for bit."""
+    plan = prepared.run_plan
+    works = [local_work(plan.site(plan.sites[0].name), phase) for phase in plan.phases]
+    rank = 1 + len(next(iter(prepared.rows.values())).train.input_shape)
+    return (
+        not plan.plan.run.reproducible
+        and max(map(len, plan.schedule)) >= FEWEST
+        and any(fits(prepared.model, work, rank) for work in works)
+    )
+
+
 class Simulation:
     """All sites of a run, ready to answer; closes their ledgers on exit."""
 
@@ -185,7 +203,10 @@ class Simulation:
         except BaseException:
             self.close()
             raise
-        self.transport = InProcess({name: site.handle for name, site in self.sites.items()}, time.monotonic)
+        self.transport: Transport = InProcess({name: site.handle for name, site in self.sites.items()}, time.monotonic)
+        if _many_small(prepared):
+            trainer = Together(prepared.model, time.process_time)
+            self.transport = InCohort(self.sites, trainer, time.monotonic, writers=_WRITERS if self._stores else 1)
 
     def admit(self) -> None:
         """Admit the run to every site's ledger; all were asked before the first one writes.

@@ -18,10 +18,10 @@ from consilia.learning.terms import Control, control_change, pulls
 
 _NONE: Index = np.empty(0, np.int64)
 
-Outcome = LocalResult | Exception
+Result = LocalResult | Exception
 
 
-def in_lock_step(model: FlatModel, tasks: Sequence[Task], width: int) -> list[Outcome]:
+def in_lock_step(model: FlatModel, tasks: Sequence[Task], width: int) -> list[Result]:
     """Do the work of sites that differ only in rows, number of steps, batches and streams.
 
     Args:
@@ -61,7 +61,7 @@ def in_lock_step(model: FlatModel, tasks: Sequence[Task], width: int) -> list[Ou
         np.subtract(reached, starts, dtype=np.float32) if work.algorithm == "fedavg" else -reached.astype(np.float32)
     )
     means = _means(losses, len(tasks))
-    outcomes: list[Outcome] = []
+    outcomes: list[Result] = []
     for site, task in enumerate(tasks):
         delta = deltas[site].copy()  # a view would keep the whole chunk alive
         change = None if task.control is None else control_change(model, task.work, task.control, delta, steps[site])

@@ -32,6 +32,8 @@ class Task:
         next_batch: Gives the rows of a step.
         control: SCAFFOLD: c and c_i.
         local: State of the layers that stay at the site; empty where none do.
+        patients: Numbers of the patients of all rows, where they are the unit.
+        clip_bound: Adaptive clipping: C as the last round left it.
     """
 
     start: Vector
@@ -43,6 +45,8 @@ class Task:
     next_batch: NextBatch
     control: Control | None
     local: Mapping[str, NDArray[np.generic]]
+    patients: NDArray[np.int64] | None = None
+    clip_bound: float | None = None
 
 
 def alone(model: FlatModel, task: Task) -> LocalResult:
@@ -51,7 +55,7 @@ def alone(model: FlatModel, task: Task) -> LocalResult:
         model.load_local(dict(task.local))
     return train(
         model, task.start, task.features, task.labels, task.work, secret=task.secret, public=task.public,
-        next_batch=task.next_batch, control=task.control,
+        next_batch=task.next_batch, control=task.control, patients=task.patients, clip_bound=task.clip_bound,
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from operator import attrgetter
 
 from torch import nn
 
-from consilia.learning.cohort.lockstep import Outcome, in_lock_step
+from consilia.learning.cohort.lockstep import Result, in_lock_step
 from consilia.learning.cohort.task import Task, alone, fits
 from consilia.learning.flat import FlatModel
 from consilia.learning.work import LocalWork
@@ -23,7 +23,7 @@ _common = attrgetter(*(field.name for field in fields(LocalWork) if field.name n
 Kind = tuple[object, ...]
 
 
-def train_together(model: FlatModel, tasks: Sequence[Task]) -> list[Outcome]:
+def train_together(model: FlatModel, tasks: Sequence[Task]) -> list[Result]:
     """Do many sites' work; each result is that of `alone` up to rounding, in the order of the tasks.
 
     Args:
@@ -37,7 +37,7 @@ def train_together(model: FlatModel, tasks: Sequence[Task]) -> list[Outcome]:
         As `learning.local.train` for each site: batches and noise come from the site's own streams, in the same order, and
         nothing of a site's rows enters another's result.
     """
-    outcomes: dict[int, Outcome] = {}
+    outcomes: dict[int, Result] = {}
     together: dict[Kind, list[int]] = {}
     fitting: dict[Kind, bool] = {}
     sides = [
@@ -69,6 +69,7 @@ def _sound(model: FlatModel, task: Task, width: int) -> bool:
     rows, labels = task.features, task.labels
     return (
         not task.local
+        and task.patients is None
         and task.start.shape == (model.dim,)
         and (task.control is None or all(vector.shape == (model.dim,) for vector in task.control))
         and len(rows) == len(labels) <= _MOST_ROWS
@@ -77,7 +78,7 @@ def _sound(model: FlatModel, task: Task, width: int) -> bool:
     )
 
 
-def _alone(model: FlatModel, task: Task) -> Outcome:
+def _alone(model: FlatModel, task: Task) -> Result:
     try:
         return alone(model, task)
     except Exception as error:  # the site's own: its caller answers for it
