@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import isfinite, sqrt
 from typing import Literal, Protocol
 
 import torch
@@ -77,9 +77,9 @@ def add_clipped(parts: Sequence[Part], clipping: Clipping, layers: int) -> Tenso
         A unit adds at most C, as `Clipping` says; one whose gradient is not finite adds nothing.
     """
     squares = [part.squares() for part in parts]
-    norms = (squares[0] if len(squares) == 1 else torch.stack(squares).sum(0)).sqrt()
+    norms = sum(squares[1:], start=squares[0]).sqrt()
     fit = None
-    if not torch.isfinite(norms.sum()):  # one test in the usual case; zero times NaN would be NaN
+    if not isfinite(float(norms.sum())):  # one test in the usual case; zero times NaN would be NaN
         fit = torch.isfinite(norms)
         norms, squares = norms[fit], [one[fit] for one in squares]
     if clipping.kind == "flat":
