@@ -1,9 +1,12 @@
 """A whole run in one process: every site simulated, with its own rows, ledger and secrets, behind the in-process transport."""
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+from torch import nn
 
 from consilia.core.canonical import LastDigest
 from consilia.core.errors import PlanError, Problem
@@ -11,25 +14,31 @@ from consilia.core.randomness import SharedSeed
 from consilia.core.update import Vector
 from consilia.data.patients import Patients
 from consilia.data.table import Table
+from consilia.dp.event import AnyEvent
 from consilia.learning.cohort.task import fits
 from consilia.learning.flat import FlatModel
 from consilia.learning.initial import load_initial
 from consilia.learning.models import build as build_model
 from consilia.learning.models import problems
+from consilia.learning.stacking.module import StackModule
+from consilia.learning.stacking.work import StackWork
 from consilia.learning.work import LocalWork
 from consilia.plan.check import check
 from consilia.plan.phases import Phase
+from consilia.plan.phases import phases as phases_of
 from consilia.plan.rules import broken
 from consilia.plan.run_plan import RunPlan, SiteHalf
 from consilia.plan.schema import Plan
+from consilia.plan.stack_work import stack_shape, stack_work
 from consilia.rounds.entropy import Entropy
 from consilia.rounds.learner import TorchLearner
 from consilia.rounds.mechanism import event_that_runs, require_covered
 from consilia.rounds.pipelines import Pipeline, pipelines
-from consilia.rounds.ports import Transport
+from consilia.rounds.ports import Learner, Transport
 from consilia.rounds.rates import site_factor
 from consilia.rounds.rows import SiteRows, site_rows
 from consilia.rounds.site import Site
+from consilia.rounds.stack_learner import StackLearner
 from consilia.rounds.together import FEWEST, Together
 from consilia.store.ledger_store import SiteStore
 from consilia.transport.incohort import InCohort
@@ -66,10 +75,14 @@ def prepare(plan: Plan, folder: Path) -> Prepared:
     rows = site_rows(plan, folder)
     table = next(iter(rows.values())).train
     config = plan.model
-    module = build_model(
-        config.name, input_shape=table.input_shape, classes=len(table.classes), hidden=tuple(config.hidden),
-        activation=config.activation, seed=SharedSeed.of(plan.run.seed).derive("model").integer(),
-    )  # fmt: skip
+    module: nn.Module
+    if plan.training.algorithm == "stacking":
+        module = StackModule(stack_shape(plan, math.prod(table.input_shape)), plan.stack.row_bound)
+    else:
+        module = build_model(
+            config.name, input_shape=table.input_shape, classes=len(table.classes), hidden=tuple(config.hidden),
+            activation=config.activation, seed=SharedSeed.of(plan.run.seed).derive("model").integer(),
+        )  # fmt: skip
     unfit = [*problems(module, unit=plan.privacy.unit, input_shape=table.input_shape), *_unfit_rows(plan, table)]
     if unfit:
         raise PlanError(unfit)
@@ -77,6 +90,8 @@ def prepare(plan: Plan, folder: Path) -> Prepared:
     initial = None
     if config.initial is not None:
         initial = load_initial(folder / config.initial, model, other_head=True).sha256
+    for phase in phases_of(plan):
+        model.part(phase.train)  # refuses a part that the model lacks
     if model.batch_statistics and config.local_layers != "norm" and not _plain_average(plan):
         raise PlanError.of(
             "plan key training.server_optimizer",
@@ -119,7 +134,7 @@ def local_work(half: SiteHalf, phase: Phase) -> LocalWork:
     # Rare noise on the count costs the gradients little: 3 % more noise on them at 2.1 z, less where batches are large.
     count_noise = privacy.count_noise or max(terms.expected_batch / 20, 2.1 * z)
     return LocalWork(
-        algorithm=training.algorithm, batch=training.batch, batch_size=training.batch_size,
+        algorithm="fedsgd" if training.algorithm == "fedsgd" else "fedavg", batch=training.batch, batch_size=training.batch_size,
         sampling_rate=training.sampling_rate, batch_cap=terms.batch_cap, expected_batch=terms.expected_batch,
         steps=terms.steps, optimizer=training.optimizer, learning_rate=training.learning_rate, momentum=training.momentum,
         weight_decay=training.weight_decay, proximal_mu=training.proximal_mu,
@@ -128,6 +143,13 @@ def local_work(half: SiteHalf, phase: Phase) -> LocalWork:
         count_noise=count_noise if privacy.clipping == "adaptive" and z > 0 else 0.0,
         augment=training.augment, views=training.views, trained=phase.train,
     )  # fmt: skip
+
+
+def stack_of(half: SiteHalf, rows: Table) -> StackWork | None:
+    """Return a site's work where it answers once with a stack; None where it trains round by round."""
+    if half.plan.training.algorithm != "stacking":
+        return None
+    return stack_work(half.plan, stack_shape(half.plan, math.prod(rows.input_shape)), half.terms.count)
 
 
 def work_of(half: SiteHalf, rounds: int) -> Callable[[int], LocalWork]:
@@ -155,6 +177,7 @@ def _many_small(prepared: Prepared) -> bool:
     rank = 1 + len(next(iter(prepared.rows.values())).train.input_shape)
     return (
         not plan.plan.run.reproducible
+        and plan.plan.training.algorithm != "stacking"
         and max(map(len, plan.schedule)) >= FEWEST
         and any(fits(prepared.model, work, rank) for work in works)
     )
@@ -178,13 +201,14 @@ class Simulation:
                 if units(plan.plan, rows.train) > terms.count:
                     raise PlanError.of(f"site {terms.name}", needs=f"at most its registered {terms.count} training rows",
                                        got="more", hint="Register a larger count in sites.counts")  # fmt: skip
+                stack = stack_of(half, rows.train)
                 for phase, step in zip(plan.phases, steps, strict=True):
                     own = terms.weight * step.protection.site_bound(terms.name)
-                    runs = event_that_runs(
+                    runs: AnyEvent | None = stack.event if stack is not None else event_that_runs(
                         step.protection.unit, local_work(half, phase), step.chain, own=own, units=terms.count
-                    )
+                    )  # fmt: skip
                     require_covered(half, phase, runs)
-                learner = TorchLearner(
+                learner: Learner = StackLearner(prepared.model, rows.train, rows.test, stack) if stack else TorchLearner(
                     prepared.model, rows.train, rows.test, work_of(half, len(plan.schedule)),
                     seed=seed.derive("site", terms.name), scaffold=scaffold, by_patient=plan.plan.privacy.unit == "patient",
                 )  # fmt: skip
