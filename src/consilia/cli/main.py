@@ -18,6 +18,7 @@ from consilia.cli import (
     report,
     run,
     schema,
+    tune,
 )  # fmt: skip
 from consilia.cli.interruption import Interrupted
 from consilia.core.errors import ConsiliaError, PlanError, Problem, StoreError
@@ -51,6 +52,7 @@ def _root(
 
 app.command("run")(run.run)
 app.command("check")(check.check)
+app.command("tune")(tune.tune)
 app.command("init")(init.init)
 app.command("schema")(schema.schema)
 app.command("account")(account.account)

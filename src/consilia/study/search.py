@@ -106,7 +106,7 @@ def search(
             result = _trial(
                 offered, plan, name, run, data_folder=data_folder, home=home, folder=place, on_round=on_round
             )
-            score = _score(result, offered.tune.score)
+            score = score_of(result, offered.tune.score)
             on_trial(Trial(index + 1, len(plans), values, score))
             crash_point("search.scored")
             if result is not None and score is not None and (best is None or score > best[0]):
@@ -176,7 +176,8 @@ def _trial(
         return None
 
 
-def _score(result: RunResult | None, by: str) -> float | None:
+def score_of(result: RunResult | None, by: str) -> float | None:
+    """Return a trial's score, larger is better; None where it failed or came to no number."""
     value: Any = None if result is None or result.summary["status"] == "failed" else result.summary[by]
     if not isinstance(value, int | float) or not math.isfinite(value):
         return None
