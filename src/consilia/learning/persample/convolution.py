@@ -42,6 +42,8 @@ def convolution(dims: int) -> Handler:
             book.each(weight, lambda: weight_gradients(how, data, b, timed=book.timed))
             book.each(bias, lambda: b.sum(tuple(range(2, b.dim()))))
 
+        if dims == 2 and x.dim() == 4 and x.device.type == "cpu":
+            x = _channels_last(x)
         return book.tapped(x, lambda: call(x, values(weight), values(bias), stride, padding, dilation, groups), noted)
 
     return handler
@@ -52,3 +54,12 @@ def _few_positions(b: Tensor, how: Geometry) -> bool:
     positions, out = b[0, 0].numel(), b.shape[1]
     patch = how.size // out
     return how.groups == 1 and len(how.kernel) == 2 and _COSTLIER * positions * (patch + out) < patch * out
+
+
+def _channels_last(x: Tensor) -> Tensor:
+    """Return images with their channels innermost, as outputs will be: torch's pooling is up to ten times quicker on those."""
+    if x.shape[1] > 1:
+        return x.contiguous(memory_format=torch.channels_last)
+    # One channel fits both orders; a stride of one says which is meant.
+    x = x.contiguous()
+    return x.as_strided(x.shape, (x.stride(0), 1, *x.stride()[2:]))
