@@ -1,13 +1,12 @@
 """MNIST over ten sites with label skew: how FedAvg swings, and what FedProx, SCAFFOLD and FedBN change. No privacy."""
 
-import os
 import tempfile
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.study import ROOT, Case, Json, Study, column, main, run_case, scratch, seeds
+from benchmarks.study import ROOT, Case, Json, Study, column, main, run_case, scratch, seeds, shared
 from benchmarks.tables import percent, provenance, table
 
 PLAN = ROOT / "benchmarks" / "plans" / "mnist.toml"
@@ -27,8 +26,7 @@ LAST = 8
 
 def source() -> Path | None:
     """Return where mnist.npz lies, or None."""
-    place = Path(os.environ.get("CONSILIA_SHARED_DATA", ROOT.parent / "shared" / "data")) / "mnist.npz"
-    return place if place.is_file() else None
+    return shared("mnist.npz")
 
 
 def missing() -> SystemExit:

@@ -7,17 +7,21 @@ from benchmarks import (
     adult,
     adult_clip,
     adult_label,
+    adult_one_site,
     adult_sizes,
+    adult_stacking,
     adult_tuning,
     heart,
+    lidc,
     mnist_noniid,
     mnist_scaffold,
+    pneumonia,
 )
 from benchmarks.study import ROOT, read
 
 STUDIES = (
-    heart.STUDY, adult.STUDY, adult_tuning.STUDY, adult_label.STUDY, adult_clip.STUDY, adult_sizes.STUDY, mnist_noniid.STUDY,
-    mnist_scaffold.STUDY,
+    heart.STUDY, adult.STUDY, adult_tuning.STUDY, adult_label.STUDY, adult_clip.STUDY, adult_sizes.STUDY, adult_stacking.STUDY,
+    adult_one_site.STUDY, mnist_noniid.STUDY, mnist_scaffold.STUDY, lidc.STUDY, pneumonia.STUDY,
 )  # fmt: skip
 PLACE = ROOT / "benchmarks" / "README.md"
 HEAD = """# Accuracy studies

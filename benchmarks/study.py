@@ -59,12 +59,16 @@ class Study:
     section: Callable[[Json], str]
 
 
-def run_case(case: Case, *, curve: bool = False) -> Json:
+Score = Callable[[consilia.Plan, consilia.RunResult], Json]
+
+
+def run_case(case: Case, *, curve: bool = False, score: Score | None = None) -> Json:
     """Run a case for each of its seeds and return its plan and what came out.
 
     Args:
         case: What to run.
         curve: Keep the accuracy of every evaluated round, as [[round, accuracy], ...].
+        score: Gives more numbers of a run, kept beside the usual ones.
     """
     runs = []
     for seed in case.seeds:
@@ -75,7 +79,8 @@ def run_case(case: Case, *, curve: bool = False) -> Json:
             patch.dict(os.environ, CONSILIA_HOME=str(Path(folder) / "home")),
         ):
             result = consilia.run(plan, out=Path(folder) / "run")
-        runs.append({"seed": seed, **_kept(result)})
+            more = score(plan, result) if score else {}
+        runs.append({"seed": seed, **_kept(result), **more})
         if curve:
             runs[-1]["curve"] = [[r["round"], r["accuracy"]] for r in result.records if r["accuracy"] is not None]
     print(f"{case.name}: accuracy {[round(run['accuracy'], 4) for run in runs[:5]]}", file=sys.stderr, flush=True)
@@ -100,6 +105,12 @@ def _kept(result: consilia.RunResult) -> Json:
     kept["skipped"] = sum(record["status"] == "skipped" for record in result.records)
     kept["seconds"] = summary["seconds"]
     return kept
+
+
+def shared(*parts: str) -> Path | None:
+    """Return where a file of the folder of shared data lies, or None while it is not there."""
+    place = Path(os.environ.get("CONSILIA_SHARED_DATA", ROOT.parent / "shared" / "data")).joinpath(*parts)
+    return place if place.is_file() else None
 
 
 def scratch() -> str | None:
@@ -184,6 +195,6 @@ def column(case: Json, key: str) -> list[float]:
     return [float(run[key]) for run in case["runs"]]
 
 
-def run_cases(cases: Iterable[Case], *, curve: bool = False) -> list[Json]:
+def run_cases(cases: Iterable[Case], *, curve: bool = False, score: Score | None = None) -> list[Json]:
     """Run cases one after the other."""
-    return [run_case(case, curve=curve) for case in cases]
+    return [run_case(case, curve=curve, score=score) for case in cases]

@@ -4,11 +4,14 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from benchmarks.study import Study, main, read
 
-from benchmarks import mnist_noniid, readme, tables
+from benchmarks import lidc, mnist_noniid, pneumonia, readme, scores, tables
+
+SOURCES = {"mnist": mnist_noniid.source, "lidc": lidc.source, "pneumonia": pneumonia.source}
 
 
 @pytest.fixture(autouse=True)
@@ -20,8 +23,9 @@ def one_thread() -> Iterator[None]:
 
 @pytest.mark.parametrize("study", readme.STUDIES, ids=lambda study: study.name)
 def test_small_mode(study: Study, tmp_path: Path) -> None:
-    if study.name.startswith("mnist") and mnist_noniid.source() is None:
-        pytest.skip("mnist.npz is not here: set CONSILIA_SHARED_DATA to its folder")
+    source = SOURCES.get(study.name.partition("_")[0])
+    if source is not None and source() is None:
+        pytest.skip("its data are not here: set CONSILIA_SHARED_DATA to their folder")
     main(study, ["--small", "--out", str(tmp_path / "result.json")])
     result = json.loads((tmp_path / "result.json").read_text())
     assert result["made"]["command"] == f"python -m benchmarks.{study.name} --small"
@@ -52,3 +56,19 @@ def test_means_and_their_intervals() -> None:
     assert tables.percent([0.8, 0.8]) == "80.00 ± 0.00"
     assert tables.share([0.785, 0.785]) == ".785 ± .000"
     assert tables.points([-0.01, -0.01]) == "-1.00 ± 0.00"
+
+
+def test_area_under_the_curve_counts_pairs() -> None:
+    rng = np.random.default_rng(1)
+    found, positive = rng.integers(0, 20, 60).astype(np.float64), rng.random(60) < 0.4  # ties are certain
+    pairs = found[positive][:, None] - found[~positive][None]
+    assert scores.auc(found, positive) == pytest.approx(((pairs > 0) + 0.5 * (pairs == 0)).mean())
+
+
+def test_lidc_rows_of_no_clear_call_are_left_out(tmp_path: Path) -> None:
+    place = lidc.source()
+    if place is None:
+        pytest.skip("the annotations are not here: set CONSILIA_SHARED_DATA to their folder")
+    lines = lidc.prepare(place, tmp_path).read_text().splitlines()
+    assert len(lines) == 1 + 4253
+    assert {line.rpartition(",")[2] for line in lines[1:]} == {"benign", "malignant"}
