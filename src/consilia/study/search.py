@@ -29,7 +29,7 @@ from consilia.transport import session
 from consilia.transport.session import RunResult
 from consilia.transport.simulation import Prepared, prepare
 
-WINNER = "winner"
+WINNER, TRIALS = "winner", "trials"
 
 
 @dataclass(frozen=True)
@@ -84,51 +84,56 @@ def search(
         The folder returned holds nothing of the trials that were beaten; equal scores keep the earlier one, which among
         trials that are alike is a choice without regard to the data.
     """
-    name = f"{offered.plan.run.name.replace(' ', '-')}-search-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
-    folder = _fresh(out if out is not None else Path("searches") / name)
+    base = offered.plan.run.name.replace(" ", "-")
+    name = f"{base}-search-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
     rng = SecretRng(secrets.token_bytes(32))
     candidates = [space.draw(offered.axes, rng) for _ in range(offered.law.draw(rng))]
-    plans = [offered.trial(values) for values in candidates]
-    for plan in {
-        repr(plan): plan for plan in plans
-    }.values():  # a candidate that cannot be trained is told before the charge
-        offered.claim(prepare(plan, data_folder).run_plan, name)
-    first = prepare(offered.trial(next(iter(space.combinations(offered.axes)))), data_folder) if not plans else None
-    with _ledgers(offered, first or prepare(plans[0], data_folder), home) as ledgers:
-        _allot(offered, name, len(plans), ledgers)
+    for values in {repr(values): values for values in candidates}.values():
+        offered.claim(prepare(offered.trial(values), data_folder).run_plan, name)
+    folder = _empty(out if out is not None else Path("searches") / name)
+    some = prepare(offered.trial(next(iter(space.combinations(offered.axes)))), data_folder)
+    with _ledgers(offered, some, home) as ledgers:
+        try:
+            _allot(offered, name, len(candidates), ledgers)
+        except BaseException:
+            shutil.rmtree(folder)
+            raise
         crash_point("search.allotted")
-        best: tuple[float, RunResult, int] | None = None
-        for index, (plan, values) in enumerate(zip(plans, candidates, strict=True)):
-            on_trial(Trial(index + 1, len(plans), values))
+        best: _Scored | None = None
+        for number, values in enumerate(candidates, 1):
+            on_trial(Trial(number, len(candidates), values))
             # Named without number or time: the winner's name must not tell how many it beat.
-            run = f"{offered.plan.run.name.replace(' ', '-')}-{secrets.token_hex(6)}"
-            place = folder / "trials" / run
-            result = _trial(
-                offered, plan, name, run, data_folder=data_folder, home=home, folder=place, on_round=on_round
-            )
+            run = f"{base}-{secrets.token_hex(6)}"
+            result = _trial(offered, values, name, run, data_folder, home, folder / TRIALS / run, on_round)
             score = score_of(result, offered.tune.score)
-            on_trial(Trial(index + 1, len(plans), values, score))
+            on_trial(Trial(number, len(candidates), values, score))
             crash_point("search.scored")
-            if result is not None and score is not None and (best is None or score > best[0]):
-                beaten, best = best, (score, result, index)
-                if beaten is not None:
-                    _drop(beaten[1].folder, beaten[1].summary["run"], ledgers)
-            else:
-                _drop(place, run, ledgers)
+            if result is None or score is None or (best is not None and score <= best.score):
+                _drop(folder / TRIALS / run, run, ledgers)
+                continue
+            if best is not None:
+                _drop(best.result.folder, best.result.summary["run"], ledgers)
+            best = _Scored(score, result, values)
         for ledger, _ in ledgers.values():
             ledger.close_run(name, "done")
     if best is None:
         return Found(folder, None, None, None)
-    _, result, index = best
-    return Found(folder, _settle(result, folder), candidates[index], plans[index])
+    return Found(folder, _settle(best.result, folder), best.values, offered.trial(best.values))
 
 
-def _fresh(folder: Path) -> Path:
+@dataclass(frozen=True)
+class _Scored:
+    score: float
+    result: RunResult
+    values: Values
+
+
+def _empty(folder: Path) -> Path:
     if folder.exists() and any(folder.iterdir() if folder.is_dir() else [folder]):
         raise StoreError.of(f"search folder {folder}", needs="an empty folder", got="one that holds something",
                             hint="Name another --out")  # fmt: skip
     try:
-        (folder / "trials").mkdir(parents=True)
+        (folder / TRIALS).mkdir(parents=True)
     except OSError as error:
         raise StoreError.of(f"search folder {folder}", needs="a folder it may write", got=error.strerror or "an error",
                             hint="Name another with --out") from None  # fmt: skip
@@ -164,9 +169,9 @@ def _allot(offered: Offer, name: str, trials: int, ledgers: Mapping[str, tuple[S
 
 
 def _trial(
-    offered: Offer, plan: Plan, name: str, run: str, *, data_folder: Path, home: Path, folder: Path, on_round: OnRound
+    offered: Offer, values: Values, name: str, run: str, data_folder: Path, home: Path, folder: Path, on_round: OnRound
 ) -> RunResult | None:
-    prepared = prepare(plan, data_folder)
+    prepared = prepare(offered.trial(values), data_folder)
     claimed = replace(prepared, run_plan=offered.claim(prepared.run_plan, name))
     try:
         return session.start(claimed, run, data_folder=data_folder, home=home, folder=folder, on_round=on_round)
@@ -196,7 +201,7 @@ def _settle(result: RunResult, folder: Path) -> RunResult:
     place = folder / WINNER
     try:
         result.folder.rename(place)
-        (folder / "trials").rmdir()
+        (folder / TRIALS).rmdir()
     except OSError as error:
         raise StoreError.of(f"search folder {folder}", needs="to be writable", got=error.strerror or "an error",
                             hint=f"The winner lies in {result.folder}") from None  # fmt: skip
