@@ -50,7 +50,7 @@ class Fallback:
             except RuntimeError:  # torch.func cannot batch recurrent layers, nor branches on values
                 found = self._one_at_a_time(x, y)
             parts = [
-                Formed(owner(name), gradient_of(self.model.parameters[name]), _means(g.flatten(1), some))
+                Formed(owner(name), gradient_of(self.model.parameters[name]), _means(g, some))
                 for name, g in found.items()
             ]
             norms.append(add_clipped(parts, clipping, layer_count(self.model)))
@@ -74,4 +74,4 @@ class Fallback:
 
 
 def _means(g: Tensor, units: Units | None) -> Tensor:
-    return g if units is None else units.summed(g * units.weights.to(g)[:, None])
+    return g if units is None else units.summed((g.flatten(1) * units.weights.to(g)[:, None]).view_as(g))

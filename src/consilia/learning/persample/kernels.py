@@ -151,7 +151,8 @@ def _windows(how: Geometry, x: Tensor, b: Tensor) -> Tensor:
     for i in range(0, rows, step):
         some = seen[i : i + step].reshape(-1, prod(sides), found.shape[2])
         torch.bmm(slopes[i : i + step].mT, some, out=found[i : i + step])
-    return found.view(rows, how.shape[0], high, wide, channels).movedim(4, 2).reshape(rows, *how.shape)
+    each = found.view(rows, how.shape[0], high, wide, channels).movedim(4, 2)
+    return each if len(how.kernel) == 2 else each[:, :, :, 0]
 
 
 def _shifted(how: Geometry, x: Tensor, b: Tensor) -> Tensor:
@@ -166,7 +167,7 @@ def _shifted(how: Geometry, x: Tensor, b: Tensor) -> Tensor:
         for j in range(wide)
     ]
     seen = torch.stack(places, 2).reshape(len(x), -1, tall * broad)
-    return torch.bmm(seen, slopes).mT.reshape(len(x), *how.shape)
+    return torch.bmm(seen, slopes).view(len(x), *how.shape[1:], how.shape[0]).movedim(-1, 1)
 
 
 def _as_images(how: Geometry, x: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Geometry]:

@@ -14,8 +14,10 @@ class Formed:
     """Gradients written out once: they serve the norms and are added up by one product with the factors."""
 
     def __init__(self, layer: str, into: Tensor, each: Tensor) -> None:
-        """Take each unit's gradient, shape (units, ...), and where the sum goes."""
-        self.layer, self.into, self.each = layer, into, each.flatten(1)
+        """Take each unit's gradient, shape (units, *into.shape), and where the sum goes."""
+        order = sorted(range(1, each.dim()), key=each.stride, reverse=True)  # as they lie in memory: no copy is made
+        self.layer, self.into = layer, into.permute([dim - 1 for dim in order])
+        self.each = each.permute(0, *order).flatten(1)
 
     def squares(self) -> Tensor:
         """Return squared norms, shape (units,)."""
