@@ -330,3 +330,15 @@ def test_a_site_gets_its_own_half(checked: Checked) -> None:
     assert half.charge == run.charges["C"]
     assert half.population == "heart"
     assert checked("sites.population=cardio").population == "cardio"
+
+
+@pytest.mark.parametrize(
+    ("unit", "noise"), [("record", "site"), ("record", "server"), ("site", "site"), ("site", "server")]
+)
+def test_a_schedule_that_asks_nobody_publishes_nothing_and_needs_no_noise(
+    checked: Checked, unit: str, noise: str
+) -> None:
+    sampled = ("training.rounds=1", "aggregation.selection=poisson", "aggregation.fraction=0.01")
+    run = checked(*sampled, f"privacy.unit={unit}", f"privacy.noise={noise}")
+    assert run.schedule == ((),)
+    assert (run.noise_multiplier, run.epsilon) == (0.0, 0.0)

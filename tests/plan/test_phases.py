@@ -190,3 +190,46 @@ def test_cut_batches_of_all_phases_are_paid_for(checked: Checked) -> None:
     extras: list[Any] = [run.charges["A"].extra_delta for run in (one, both)]
     assert 0 < extras[0] < extras[1]
     assert math.isclose(extras[1], 2 * extras[0], rel_tol=0.2)
+
+
+FIXED_OWN = """
+[data]
+source = "csv"
+path = "rows.csv"
+label = "y"
+classes = ["a", "b"]
+id_column = "i"
+site_column = "s"
+numeric = {{ z = [0.0, 1.0] }}
+[sites]
+population = "people"
+counts = {{ A = 100 }}
+[training]
+batch = "fixed"
+batch_size = 100
+local_epochs = 1
+[privacy]
+unit = "record"
+noise_multiplier = 4.0
+clip_norm = 1.0
+delta = 1e-6
+[[phases]]
+rounds = 2
+[[phases]]
+rounds = 2
+batch_size = {size}
+"""
+
+
+def test_a_registered_count_must_give_the_batches_of_every_phase(checked: Checked) -> None:
+    # 90 rows in batches of 30 are three a pass; the four steps that 100 registered rows stand for would use 30 of them twice.
+    with pytest.raises(PlanError, match=r"sites\.counts\.A needs the exact number of rows"):
+        checked(text=FIXED_OWN.format(size=30), counts={"A": 90})
+    run = checked(text=FIXED_OWN.format(size=60), counts={"A": 90})
+    assert [event.steps for event in run.charges["A"].round_events if isinstance(event, Event)] == [1, 1]
+
+
+@pytest.mark.parametrize("rounds", [[10**12], [10**7, 1]])
+def test_phases_have_no_more_rounds_than_a_plan_without_any(rounds: list[int], checked: Checked) -> None:
+    with pytest.raises(PlanError, match="10000000"):
+        checked(text=text(phases="".join(f"[[phases]]\nrounds = {number}\n" for number in rounds)))

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from consilia.core.errors import Problem
 from consilia.plan.faults import nearest
+from consilia.plan.phases import phases
 from consilia.plan.schedule import cohort_size
 from consilia.plan.schema import Plan
 from consilia.plan.terms import batches_in_a_pass
@@ -34,8 +35,10 @@ def registered(plan: Plan, counts: Mapping[str, int]) -> tuple[dict[str, int], l
         problems.append(
             Problem("plan key sites.counts", f"a number for site {site}", "none", "Register an upper bound for it")
         )
-    for site in sorted(set(counts) & set(stated)):
-        problems += _bound_holds(plan, site, stated[site], counts[site])
+    for phase in phases(plan):  # each may have batches of its own size
+        for site in sorted(set(counts) & set(stated)):
+            problems += _bound_holds(phase.plan, site, stated[site], counts[site])
+    problems = list(dict.fromkeys(problems))
     return {site: stated.get(site, count) for site, count in counts.items()}, problems
 
 

@@ -135,7 +135,8 @@ def _spec(
     for phase in parts:
         protection = protection_of(phase, sites, z, control_dim=sum(part.size for part in control))
         final = build(raw, protection).contract(learner_spec(raw, protection))
-        if plan.privacy.unit != "none" and not final.noised and phase.noise_scale > 0:
+        # z is 0 where the schedule never asks anybody: then nothing is published.
+        if plan.privacy.unit != "none" and not final.noised and z * phase.noise_scale > 0:
             raise IllegalChain.of("the privacy claim", needs="noise before anything is published", got="none",
                                   hint="Set privacy.noise")  # fmt: skip
         found.append(learner_spec(raw, protection))

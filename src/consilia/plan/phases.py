@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from consilia.core.errors import Problem
 from consilia.plan.schema import PhaseSection, Plan
+from consilia.plan.values import MOST_ROUNDS
 
 _TRAINING = ("learning_rate", "server_learning_rate", "sampling_rate", "batch_size", "local_steps")
 _NEEDS: dict[str, tuple[str, Callable[[Plan], bool]]] = {
@@ -79,6 +80,9 @@ def phase_rules(plan: Plan) -> list[Problem]:
     if not plan.phases:
         return []
     found = [problem for index, section in enumerate(plan.phases) for problem in _section(plan, index, section)]
+    if total_rounds(plan) > MOST_ROUNDS:
+        found.append(Problem("plan section phases", f"at most {MOST_ROUNDS} rounds in all", f"{total_rounds(plan)}",
+                             "Shorten them"))  # fmt: skip
     quiet = [section for section in plan.phases if not section.noise]
     if plan.privacy.unit != "none" and len(quiet) == len(plan.phases):
         found.append(Problem("plan section phases", "a phase with noise", "none",

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from consilia.plan.privacy import PrivacySection
 from consilia.plan.stacking import StackSection
 from consilia.plan.training import TrainingSection
-from consilia.plan.values import Count, Multiplier, Name, Norm, Positive, Probability, Section, Strength
+from consilia.plan.values import Count, Multiplier, Name, Norm, Positive, Probability, Rounds, Section, Strength
 
 
 class RunSection(Section):
@@ -171,7 +171,7 @@ class LedgerSection(Section):
 class PhaseSection(Section):
     """A part of the rounds with settings of its own; what it leaves out is as in the other sections."""
 
-    rounds: Count = Field(description="Number of rounds of this phase; training.rounds is their sum and not given.")
+    rounds: Rounds = Field(description="Number of rounds of this phase; training.rounds is their sum and not given.")
     learning_rate: Strength | None = Field(None, description="fedavg: the local rate.")
     server_learning_rate: Strength | None = Field(None, description="The coordinator's rate.")
     sampling_rate: Probability | None = Field(None, description="poisson: q.")

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from consilia.plan.values import Count, Penalty, Probability, Section, Strength
+from consilia.plan.values import MOST_ROUNDS, Count, Penalty, Probability, Rounds, Section, Strength
 
 
 class TrainingSection(Section):
@@ -15,7 +15,7 @@ class TrainingSection(Section):
         description="fedavg: sites train and send differences; fedsgd: sites send one gradient; stacking: each site answers "
         "once, with what [stack] says.",
     )
-    rounds: int = Field(20, ge=1, le=10**7, description="Number of rounds.")
+    rounds: Rounds = Field(20, description="Number of rounds.")
     local_epochs: Count | None = Field(
         None,
         description="fedavg: passes over the site's rows a round (Poisson: 1/sampling_rate steps a pass).",
@@ -52,7 +52,7 @@ class TrainingSection(Section):
         "constant",
         description="The rate that moves the model (fedavg: learning_rate, fedsgd: server_learning_rate) over the rounds.",
     )
-    warmup_rounds: Annotated[int, Field(ge=0, le=10**7)] = Field(
+    warmup_rounds: Annotated[int, Field(ge=0, le=MOST_ROUNDS)] = Field(
         0, description="Rounds in which that rate grows linearly to its full size."
     )
     server_optimizer: Literal["sgd", "momentum", "adagrad", "adam", "yogi", "dp-adam"] = Field(

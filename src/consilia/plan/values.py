@@ -14,6 +14,8 @@ Target = Annotated[float, Field(ge=ranges.EPSILON.low, le=ranges.EPSILON.high)]
 Strength = Annotated[float, Field(gt=0, le=ranges.STRENGTH.high)]
 Penalty = Annotated[float, Field(ge=0, le=ranges.STRENGTH.high)]
 Count = Annotated[int, Field(ge=1, le=10**12)]
+MOST_ROUNDS = 10**7  # of a run: its schedule is held in memory
+Rounds = Annotated[int, Field(ge=1, le=MOST_ROUNDS)]
 Name = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9 _.-]*$")]
 
 

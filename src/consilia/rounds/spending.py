@@ -35,12 +35,14 @@ class Spending:
         """
         if self._total is None or self._delta is None or self._within is not None:
             return self._total  # a trial's search was charged as a whole before its first round
-        # Sites with the same mechanisms and counts share one evaluation; of those of one phase the largest count counts.
-        worst: dict[tuple[str, ...], list[int]] = {}
-        charge_of: dict[tuple[str, ...], Charge] = {}
+        # Sites with the same mechanisms and schedule share one evaluation: the largest count of each phase counts. With
+        # another schedule the whole one's bound, at which the display stops, is another, too.
+        worst: dict[tuple[float | str | None, ...], list[int]] = {}
+        charge_of: dict[tuple[float | str | None, ...], Charge] = {}
         for site, counts in charges.items():
             charge = self._charges[site]
-            key = tuple(event.digest for event in charge.round_events if event is not None)
+            events = [event.digest for event in charge.round_events if event is not None]
+            key = (charge.epsilon.get(self._against), *events)
             known = worst.setdefault(key, [0] * len(charge.round_events))
             worst[key] = [max(pair) for pair in zip(known, counts, strict=True)]
             charge_of[key] = charge
