@@ -22,6 +22,7 @@ import torch
 from benchmarks.study import RESULTS, ROOT, Json, made
 from benchmarks.timing import page
 from benchmarks.timing.budget import budget_checks
+from benchmarks.timing.clipping import CASES, clipping_steps
 from benchmarks.timing.ledger import ledger_cost
 from benchmarks.timing.memory import memory
 from benchmarks.timing.paired import compare
@@ -39,6 +40,7 @@ PARTS: dict[str, Part] = {
         memory(LINEAR.sized(100, 10), folder, 60, 20) if small else memory(LINEAR, folder, 1000, 100)
     ),
     "private": lambda _folder, small: private_steps(3 if small else 31),
+    "clipping": lambda _folder, small: clipping_steps(2 if small else 15, tuple(CASES)[:1] if small else tuple(CASES)),
 }  # fmt: skip
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 

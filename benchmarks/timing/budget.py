@@ -63,7 +63,7 @@ def budget_checks(folder: Path, rounds: int) -> dict[str, Json]:
 
 def _charged_as(plan: RunPlan, event: Event) -> RunPlan:
     def changed(charge: Charge) -> Charge:
-        return replace(charge, round_event=event, epsilon={who: 1e9 for who in charge.epsilon})
+        return replace(charge, round_events=(event,), epsilon={who: 1e9 for who in charge.epsilon})
 
     return replace(plan, charges={site: changed(charge) for site, charge in plan.charges.items()})
 
@@ -71,7 +71,7 @@ def _charged_as(plan: RunPlan, event: Event) -> RunPlan:
 def _odometer(plan: RunPlan) -> Callable[[int], object]:
     spending = Spending(plan)
     names = [terms.name for terms in plan.sites]
-    return lambda number: spending.epsilon(dict.fromkeys(names, number), 0)
+    return lambda number: spending.epsilon(dict.fromkeys(names, (number,)), 0)
 
 
 def _admission(allotment: Allotment) -> Callable[[int], object]:
