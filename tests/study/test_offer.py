@@ -104,6 +104,7 @@ def test_sites_of_other_exposure_have_prices_of_their_own_below_the_target() -> 
 REFUSED = [
     (["privacy.against=server"], {}, 'distribution = "fixed", which charges every trial'),
     (["evaluation.metrics=hidden"], {}, "the best trial has to be told"),
+    (["training.algorithm=stacking"], {}, "A stack's noise follows other rules"),
     (["run.reproducible=true"], {}, "Noise that anyone can recompute"),
     (["privacy.noise_multiplier=1.0"], {}, "the noise follows from the epsilon"),
     (["evaluation.metrics=charged", "evaluation.noise_multiplier=50"], {"score": "loss"}, "counts of right and wrong"),

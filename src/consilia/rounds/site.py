@@ -100,21 +100,14 @@ class Site:
         return found
 
     def _allotment(self) -> Allotment | None:
-        charge, terms, plan = self._half.charge, self._half.terms, self._half.plan
+        charge, plan = self._half.charge, self._half.plan
         if not charge.booked:
             return None
-        events = [
-            (event, phase.participations)
-            for event, phase in zip(charge.round_events, terms.phases, strict=True)
-            if event is not None
-        ]
-        if charge.evaluation_event is not None and charge.evaluations:
-            events.append((charge.evaluation_event, charge.evaluations))
         # Noise that anyone can recompute bounds nothing: what such a run releases counts as unbounded.
         bound = None if plan.run.reproducible else charge.epsilon[self._half.against]
         return Allotment(
-            self._run, self._half.population, tuple(events), math.inf if bound is None else bound,
-            plan.privacy.delta or 0.0, self._half.adjacency, self._half.against,
+            self._run, self._half.population, self._half.events, math.inf if bound is None else bound,
+            plan.privacy.delta or 0.0, self._half.adjacency, self._half.against, within=self._half.within,
         )  # fmt: skip
 
     def handle(self, frame: bytes) -> bytes:

@@ -21,6 +21,9 @@ def refusals(plan: Plan, tune: TuneFile) -> Iterator[Problem]:
         yield Problem("plan key privacy.unit", "a unit to protect", '"none"',
                       "Nothing would be charged: tune with --public, or by hand")  # fmt: skip
         return
+    if plan.training.algorithm == "stacking":
+        yield Problem("plan key training.algorithm", '"fedavg" or "fedsgd"', '"stacking"',
+                      "A stack's noise follows other rules: try it on public rows, or take one value")  # fmt: skip
     if plan.run.reproducible:
         yield Problem("plan key run.reproducible", "false", "true", "Noise that anyone can recompute bounds nothing")
     if plan.evaluation.metrics == "hidden":
