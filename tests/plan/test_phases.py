@@ -36,6 +36,11 @@ delta = 1e-5
 {privacy}
 {phases}
 """
+CHARGED = '[evaluation]\nmetrics = "charged"\nnoise_multiplier = 20.0\n'
+# What only a run with a claim may say.
+CLAIMS = (
+    "epsilon includes", "one budget", "cost nothing more", "the guarantee allows", "the claim does not", "privately trained",
+)  # fmt: skip
 TWO = "[[phases]]\nrounds = 3\n{first}\n[[phases]]\nrounds = 5\n{second}"
 
 
@@ -110,7 +115,7 @@ def test_equal_phases_cost_what_one_of_their_length_costs(
 @pytest.mark.parametrize("quiet", ["first", "second"])
 def test_a_phase_without_noise_voids_the_claim_of_the_whole(checked: Checked, quiet: str) -> None:
     noise = "noise_multiplier = 2.0\nclip_norm = 1.0"
-    run = checked(text=two(**{quiet: "noise = false"}, privacy=noise))
+    run = checked(text=two(**{quiet: "noise = false"}, privacy=noise) + CHARGED)
     assert run.epsilon is None
     assert all(set(charge.epsilon.values()) == {None} for charge in run.charges.values())
     silent = 0 if quiet == "first" else 1
@@ -124,6 +129,25 @@ def test_a_phase_without_noise_voids_the_claim_of_the_whole(checked: Checked, qu
     assert rounds in card.statement
     assert card.bounds[0].epsilon == ("none",) * 4
     assert any(point.startswith("Anything") for point in card.not_covered)
+    said = {row.label: f"{row.value} {row.note}" for group in card.groups for row in group.rows}
+    assert f"noised except in {rounds}" in said["Updates"]
+    assert "in clear" in said["Norms and directions"]
+    assert "no amplification is claimed" in said["Sampling of records"]
+    whole = " ".join([*said.values(), *card.warnings])
+    assert not [claimed for claimed in CLAIMS if claimed in whole]
+
+
+def test_with_noise_in_every_phase_the_card_says_what_the_claim_rests_on(checked: Checked) -> None:
+    charged = '[evaluation]\nmetrics = "charged"\nnoise_multiplier = 20.0\n'
+    said = {
+        row.label: f"{row.value} {row.note}"
+        for group in build(facts(checked(text=two() + CHARGED)), {}).groups
+        for row in group.rows
+    }
+    assert "epsilon includes" in said["Metrics"]
+    assert "one budget" in said["Phases"]
+    assert "amplification is claimed for this alone" in said["Sampling of records"]
+    assert "clipped and noised" in said["Updates"]
 
 
 @pytest.mark.parametrize(

@@ -80,17 +80,17 @@ def _claim(plan: Plan, sites: tuple[SiteTerms, ...], epsilon: float | None) -> I
     limit = delta_limit({terms.name: terms.count for terms in sites})
     if delta > limit:
         yield f"Delta {delta:g} is above {limit:.2g}; the reason given: {(privacy.delta_reason or '').strip()}"
-        if privacy.within_site:
+        if privacy.within_site and epsilon is not None:
             yield from _expected_failures(sites, delta, f"{privacy.unit}s")
     if privacy.unit == "patient":
         yield "A patient with rows at several sites is one unit at each: what they lose adds up over these sites."
-    if privacy.within_site and plan.training.scaffold:
+    if privacy.within_site and plan.training.scaffold and all(phase.noise for phase in plan.phases):
         yield (
             f"SCAFFOLD at {privacy.unit} level: control variates are computed from privately trained models only, "
             "and carry their noise."
         )
     if plan.sites.counts == "public":
-        yield "The sites' numbers of rows are declared public; the claim does not hide them."
+        yield f"The sites' numbers of rows are declared public{'' if epsilon is None else '; the claim does not hide them'}."
     if plan.evaluation.metrics == "public":
         yield "Metrics of held-out rows leave the sites without noise: their holders declare these rows public."
     if plan.evaluation.metrics == "charged":
@@ -98,7 +98,8 @@ def _claim(plan: Plan, sites: tuple[SiteTerms, ...], epsilon: float | None) -> I
             f"Metrics are noised: each count of right and of wrong rows is off by about {plan.evaluation.noise_multiplier:g} "
             "rows at every site (one standard deviation), so accuracies of small sites say little."
         )
-    yield from _divided(plan)
+    if epsilon is not None:
+        yield from _divided(plan)
     idle = [terms.name for terms in sites if not terms.participations]
     if idle:
         yield f"The schedule never asks: {', '.join(idle)}."

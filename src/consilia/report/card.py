@@ -32,7 +32,7 @@ _WITHOUT: Mapping[str, str] = {
 }
 _METRICS: Mapping[str, str] = {
     "public": "accuracy, loss and number of held-out rows of each site, declared public by their holders",
-    "charged": "counts of right and wrong held-out rows of each site, with noise that epsilon includes",
+    "charged": "counts of right and wrong held-out rows of each site, with noise",
     "hidden": "no metric of held-out rows",
 }
 
@@ -168,26 +168,18 @@ def _guarantee(facts: Facts, verdict: str) -> Group:
 
 
 def _leaves(facts: Facts) -> Group:
-    open_run, site_noise = facts["unit"] == "none", facts["noise"] == "site"
     counted_units = "patients" if facts["unit"] == "patient" else "rows"
-    if open_run:
-        update = "each site's update, in clear"
-    else:
-        noised = (
-            "each site's update, clipped and noised"
-            if facts["stack"] is None
-            else "each site's stack, private by itself"
-        )
-        update = noised if site_noise else "each site's clipped update, without noise"
-    norms = "in clear" if open_run else "of noised updates: they cost nothing more" if site_noise else HIDDEN
-    loss = "in clear" if open_run else HIDDEN
     fit = "declared public" if facts["metrics"] == "public" else facts["metrics"]
+    metrics = _METRICS[facts["metrics"]]
+    if facts["metrics"] == "charged" and facts["epsilon"] is not None:
+        metrics += " that epsilon includes"
+    update, norms = _updates(facts)
     return Group(
         "What leaves a site",
         (
             Row("Updates", update, f"{plain(facts['parameters'])} numbers a round"),
-            Row("Metrics", fit, _METRICS[facts["metrics"]]),
-            Row("Training loss", loss),
+            Row("Metrics", fit, metrics),
+            Row("Training loss", "in clear" if facts["unit"] == "none" else HIDDEN),
             Row("Norms and directions", norms, "computed by the coordinator"),
             Row(
                 "Registered counts",
@@ -197,6 +189,21 @@ def _leaves(facts: Facts) -> Group:
             Row("Errors", "class of an error only", "never its text, never a row"),
         ),
     )
+
+
+def _updates(facts: Facts) -> tuple[str, str]:
+    """Return what a site's update is when it leaves, and what becomes of the norms and directions of updates."""
+    free = "of noised updates: they cost nothing more"
+    if facts["unit"] == "none":
+        return "each site's update, in clear", "in clear"
+    if facts["noise"] == "server":
+        return "each site's clipped update, without noise", HIDDEN
+    if facts["stack"] is not None:
+        return "each site's stack, private by itself", free
+    quiet = without_noise(facts)
+    if quiet:
+        return f"each site's update, clipped, and noised except in {quiet}", "in clear"
+    return "each site's update, clipped and noised", free
 
 
 def _identity(facts: Facts) -> Group:

@@ -81,8 +81,8 @@ def _start(facts: Facts) -> tuple[Row, ...]:
 
 def _sampling(facts: Facts) -> Row:
     if facts["batch"] == "poisson":
-        inside = Unit(facts["unit"]).within_site
-        gain = "amplification is claimed for this alone" if inside else "no amplification is claimed"
+        claims = Unit(facts["unit"]).within_site and facts["epsilon"] is not None
+        gain = "amplification is claimed for this alone" if claims else "no amplification is claimed"
         rate = in_turn(facts, "sampling_rate")
         return Row(f"Sampling of {units(facts)}", f"Poisson, rate {rate}, drawn secretly at each site", gain)
     kind = (
@@ -100,7 +100,8 @@ def _phases(facts: Facts) -> tuple[Row, ...]:
     if len(facts["phases"]) == 1:
         return ()
     shown = "; ".join(f"{rounds_of(phase)}: {moves(phase)}" for phase in facts["phases"])
-    return (Row("Phases", plain(len(facts["phases"])), f"{shown}; one budget covers all of them"),)
+    budget = "; one budget covers all of them" if facts["epsilon"] is not None else ""
+    return (Row("Phases", plain(len(facts["phases"])), f"{shown}{budget}"),)
 
 
 def _caps(facts: Facts) -> tuple[Row, ...]:
