@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from consilia.core.errors import PlanError
 from consilia.dp import selection
-from consilia.dp.accountant import ORDERS, bound
+from consilia.dp.accountant import ORDERS, Composition, bound, profile, rdp_epsilon
 from consilia.dp.event import Event
 from consilia.dp.rdp import epsilon_from_rdp, rdp_vector
 from consilia.dp.selection import Profile, price, rough_price, search_epsilon, trial_noise
@@ -203,6 +203,19 @@ def test_the_costliest_candidate_counts() -> None:
         alone, both = price([dearer], trials, 1e-5).epsilon, price([BASE, dearer], trials, 1e-5).epsilon
         assert both >= alone * (1 - 1e-9)
         assert price([BASE, BASE], trials, 1e-5).epsilon >= price([BASE], trials, 1e-5).epsilon * (1 - 1e-9)
+
+
+@pytest.mark.parametrize(
+    "composition",
+    [BASE, ((Event(1.1, 0.01), 1000),), ((Event(8.0), 40),), ((Event(1.5, 0.2), 30), (Event(6.0), 4))],
+    ids=["batches", "steps", "unsampled", "mixed"],
+)
+def test_a_profile_is_the_bound_at_every_delta(composition: Composition) -> None:
+    curve = profile(composition, 1e-6)
+    for delta in (1e-6, 1e-5, 1e-3, 0.05, 0.2):
+        exact = bound(composition, delta).epsilon
+        assert exact * (1 - 2e-3) - 1e-6 <= curve(delta) <= exact * (1 + 2e-2) + 2e-3
+        assert curve(delta) <= rdp_epsilon(composition, delta)
 
 
 def test_without_noise_there_is_no_price() -> None:
