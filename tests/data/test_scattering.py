@@ -64,7 +64,7 @@ def test_the_bank_is_a_littlewood_paley_partition_up_to_the_corners(size: int) -
     both = sum((wave**2 + np.roll(wave[::-1, ::-1], 1, axis=(0, 1)) ** 2) / 2 for wave in psi.reshape(-1, *low.shape))
     total = low + both
     assert total.max() < 1 + 1e-6
-    assert total.max() > 1 - 1e-6
+    assert total[both > 0.5].max() > 1 - 1e-6  # reached by the wavelets, not by the blur of constants alone
     rows, columns = np.fft.fftfreq(size)[:, None], np.fft.fftfreq(size + 4)[None, :]
     assert total[np.hypot(rows, columns) < 0.45].min() > 0.4  # nothing below the corner frequencies is lost
 
