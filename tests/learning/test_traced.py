@@ -13,7 +13,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from consilia.learning.flat import FlatModel
 from consilia.learning.models import build
-from consilia.learning.persample import kernels, parts, traced
+from consilia.learning.persample import traced
 from consilia.learning.persample.clipping import Clipping, Kind
 from consilia.learning.persample.fallback import Fallback
 from consilia.learning.persample.traced import Traced
@@ -148,35 +148,6 @@ def test_every_kind_of_layer_equals_the_slow_way(
     assert not counts or engine._plans[shape] is not None, "the fast path was not taken"
 
 
-@pytest.mark.parametrize("kernel", [kernels._rows_as_groups, kernels._row_by_row, kernels._windows, kernels._shifted])
-@settings(max_examples=25, deadline=None)
-@given(
-    channels=st.integers(1, 3), out=st.integers(1, 3), side=st.integers(5, 8),
-    window=st.tuples(st.integers(1, 3), st.integers(1, 3)),
-    stride=st.tuples(st.integers(1, 3), st.integers(1, 2)), padding=st.tuples(st.integers(0, 2), st.integers(0, 1)),
-    dilation=st.tuples(st.integers(1, 2), st.integers(1, 2)), flat=st.booleans(), last=st.booleans(), rows=st.integers(1, 4),
-)  # fmt: skip
-def test_every_kernel_writes_out_the_same_gradients(
-    kernel: kernels.Kernel, channels: int, out: int, side: int, window: tuple[int, int], stride: tuple[int, int],
-    padding: tuple[int, int], dilation: tuple[int, int], flat: bool, last: bool, rows: int,
-) -> None:  # fmt: skip
-    arguments = [pair[1:] if flat else pair for pair in (window, stride, padding, dilation)]
-    how = kernels.Geometry((out, channels, *arguments[0]), arguments[1], arguments[2], arguments[3], 1)
-    x = torch.randn(rows, channels, *((side,) if flat else (side, side + 1)), dtype=torch.float64)
-    weight = torch.randn(how.shape, dtype=torch.float64, requires_grad=True)
-    call = F.conv1d if flat else F.conv2d
-    b = torch.randn_like(call(x, weight, None, how.stride, how.padding, how.dilation))
-    if last and not flat:
-        x, b = (t.contiguous(memory_format=torch.channels_last) for t in (x, b))
-    expected = torch.stack([
-        torch.autograd.grad(call(x[i : i + 1], weight, None, how.stride, how.padding, how.dilation), weight, b[i : i + 1])[0]
-        for i in range(rows)
-    ])  # fmt: skip
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernels, "_PATCHES_AT_ONCE", 50)
-        torch.testing.assert_close(kernel(how, x, b), expected, rtol=1e-10, atol=1e-10)
-
-
 class Branching(nn.Module):
     """Looks at the whole batch: what it does to one row depends on the others."""
 
@@ -283,18 +254,17 @@ def test_a_unit_with_a_bad_row_counts_as_nothing(name: str) -> None:
     assert (found.within, sum(map(len, found.norms))) == (within, 3)
 
 
-def test_pairs_that_cancel_are_not_understated() -> None:
-    """Rows of one unit whose gradients nearly cancel: the norm from pairs may not come out too small, nor be no number."""
-    a = torch.randn(1, 1, 8).repeat(1, 6, 1) * 1e3
-    b = torch.tensor([1.0, -1.0, 1.0, -1.0, 1.0, -1.0]).view(1, 6, 1) * torch.randn(1, 1, 9) * 1e3
-    b[0, 0] *= 1 + 1e-4
-    true = float(torch.einsum("uto,uti->oi", b.double(), a.double()).norm())
-    part = parts.Outer("layer", a, b, torch.zeros(9, 8), None)
-    assert float(part.squares().sqrt()[0]) >= true
-    monkey = pytest.MonkeyPatch()
-    monkey.setattr(parts, "_slack", lambda sizes: 0 * sizes.sum(1))
-    bare = [
-        float(parts.Outer("layer", a * s, b, torch.zeros(9, 8), None).squares().sqrt()[0]) / s for s in (1.0, 1.1, 1.3)
-    ]
-    monkey.undo()
-    assert any(not norm >= true for norm in bare), "without the allowance it would be"
+def test_large_images_go_through_a_few_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Flatten(), nn.Linear(4 * 62 * 62, CLASSES))
+    engine = Traced(FlatModel(module), timed=False)
+    seen: list[int] = []
+    module.register_forward_pre_hook(lambda _module, given: seen.append(len(given[0])))
+    held = 4 * (64 * 64 + 4 * 62 * 62) + 4 * 9 + 4
+    monkeypatch.setattr(traced, "_ELEMENTS_AT_ONCE", 3 * held + held // 2)
+    features, labels = batch((1, 64, 64), 8, 0)
+    units = units_of([2, 2, 4])  # the last one is larger than a chunk, and whole all the same
+    engine.clipped_sum(features[:1].float(), labels[:1], Clipping("flat", 1.0))
+    seen.clear()
+    engine.clipped_sum(features.float(), labels, Clipping("flat", 1.0))
+    engine.clipped_sum(features.float(), labels, Clipping("flat", 1.0), units)
+    assert seen == [3, 3, 2, 2, 2, 4]

@@ -7,7 +7,8 @@ trial is left to the slow way.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from math import sqrt
+from dataclasses import dataclass
+from math import prod, sqrt
 from weakref import WeakKeyDictionary
 
 import torch
@@ -23,16 +24,26 @@ from consilia.learning.persample.clipping import Clipping, Part, add_clipped
 from consilia.learning.persample.engine import Clipped, layer_count
 from consilia.learning.persample.entries import parts_of
 from consilia.learning.persample.fallback import Fallback
+from consilia.learning.persample.parts import Formed
 from consilia.learning.persample.place import Place, found
 from consilia.learning.persample.tracked import Tracked, Untraceable
 from consilia.learning.persample.units import Units, split
 
 _FEW, _MORE = 2, 3
-_ELEMENTS_AT_ONCE = 1 << 24  # inputs, slopes and gradients held for a chunk of rows: 64 MiB in float32
+_ELEMENTS_AT_ONCE = 1 << 25  # inputs, slopes and gradients held for a chunk of rows: 128 MiB in float32
+_HELD_PER_INPUT = 4  # a layer's input, what follows it, and the slopes of both
 _MOST_ROWS = 256
 
 # What a trial found, by shape of a row: a site's model meets it once, not every round. None: left to the slow way.
-_plans: WeakKeyDictionary[nn.Module, dict[tuple[int, ...], list[Place] | None]] = WeakKeyDictionary()
+_plans: WeakKeyDictionary[nn.Module, dict[tuple[int, ...], "_Plan | None"]] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What a trial found: where rows are in each call, and how many go through in one pass."""
+
+    places: Sequence[Place]
+    rows: int
 
 
 class Traced:
@@ -71,13 +82,11 @@ class Traced:
                 pass
         return self._slow.clipped_sum(features, labels, clipping, units)
 
-    def _sum(
-        self, features: Tensor, labels: Tensor, clipping: Clipping, units: Units | None, plan: Sequence[Place]
-    ) -> Clipped:
+    def _sum(self, features: Tensor, labels: Tensor, clipping: Clipping, units: Units | None, plan: _Plan) -> Clipped:
         self._model.grad.zero_()
         norms = []
-        for rows, some in split(len(labels), units, _MOST_ROWS):
-            parts = self._parts(features[rows], labels[rows], some, plan)
+        for rows, some in split(len(labels), units, min(plan.rows, _MOST_ROWS)):
+            parts = self._parts(features[rows], labels[rows], some, plan.places)
             with torch.no_grad():
                 norms.append(add_clipped(parts, clipping, layer_count(self._model)))
         return Clipped(self._model.grad, norms, clipping.bound)
@@ -115,9 +124,12 @@ class Traced:
             self._plans[shape] = None
             try:
                 seen = [self._inputs(rows[:count]) for count in (_FEW, _MORE)]
-                plan = found(seen[0], seen[1], (_FEW, _MORE))
-                if self._agrees(rows, plan):
-                    self._plans[shape] = plan
+                places = found(seen[0], seen[1], (_FEW, _MORE))
+                parts = self._parts(rows, _labels(rows), None, places)
+                if self._agrees(rows, parts):
+                    held = _HELD_PER_INPUT * sum(prod(place.shape) for place in places)
+                    held += sum(part.each.shape[1] for part in parts if isinstance(part, Formed))
+                    self._plans[shape] = _Plan(places, max(1, _ELEMENTS_AT_ONCE // held))
                     return
             except (Untraceable, RuntimeError, IndexError, TypeError, ValueError):
                 continue  # foreign code: what it raises is for the slow way to meet
@@ -128,10 +140,9 @@ class Traced:
             self._model.module(rows)
         return book.seen
 
-    def _agrees(self, rows: Tensor, plan: Sequence[Place]) -> bool:
+    def _agrees(self, rows: Tensor, parts: Sequence[Part]) -> bool:
         """Return True if every row's gradient and norm equal those of the row alone, up to rounding."""
-        labels = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)
-        parts = self._parts(rows, labels, None, plan)
+        labels = _labels(rows)
         norms = torch.stack([part.squares() for part in parts]).sum(0).sqrt()
         parameters = list(self._model.parameters.values())
         close = 100 * sqrt(torch.finfo(norms.dtype).eps)
@@ -146,6 +157,10 @@ class Traced:
             if not (sqrt(apart) <= close * whole and abs(float(norms[row]) - whole) <= close * whole):
                 return False
         return True
+
+
+def _labels(rows: Tensor) -> Tensor:
+    return torch.zeros(len(rows), dtype=torch.int64, device=rows.device)
 
 
 def _trial_rows(features: Tensor) -> Iterator[Tensor]:
