@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -170,7 +171,8 @@ def test_a_step_that_nobody_charged_would_be_seen(lab: LabMaker) -> None:
     )
     for site in one.simulation.sites.values():
         learner = site._learner
-        learner._work = type(learner._work)(**{**vars(learner._work), "steps": 4})  # type: ignore[attr-defined]
+        planned = learner._work  # type: ignore[attr-defined]
+        learner._work = lambda number, planned=planned: replace(planned(number), steps=4)  # type: ignore[attr-defined]
     with counted(one) as found:
         one.train()
     for site_name in SITES:

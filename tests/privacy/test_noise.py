@@ -184,13 +184,30 @@ def test_the_claim_is_that_of_a_release_not_of_the_mean(lab: LabMaker) -> None:
     assert checked.epsilon == pytest.approx(alone, rel=1e-6)
 
 
-def test_no_plan_key_offers_a_clip_that_adapts() -> None:
-    """Pattern C does not apply: nothing feeds back into the clip norm. Whoever adds it adds its acceptance test here."""
-    words = ("adapt", "quantile", "target", "feedback", "clip_rate", "unclipped")
-    assert {key for key in keys(Plan) if "clip" in key} == {"privacy.clip_norm", "privacy.control_clip_norm"}
-    assert not [key for key in keys(Plan) if any(word in key for word in words)]
-    with pytest.raises(PlanError, match="unknown"):
-        plan_of(protect=privacy("site", "server", more="adaptive_clipping = true"))
+@pytest.mark.parametrize("start", [0.01, 100.0])
+def test_a_clip_that_adapts_pays_for_its_count(start: float, lab: LabMaker) -> None:
+    """Pattern C: the noise follows C_t, and is larger by what the noised count costs; what is charged is z."""
+    count_noise = 3.0
+    more = f'clipping = "adaptive"\ncount_noise = {count_noise}'
+    protect = privacy("record", "site", z=Z, more=more).replace("clip_norm = 1.0", f"clip_norm = {start}")
+    found, _ = drawn(lab, plan_of(training=FEDSGD, protect=protect, model=WIDE))
+    on_sum = (Z**-2 - (2 * count_noise) ** -2) ** -0.5
+    for site, sample in found.items():
+        assert has_scale(sample, on_sum * start / TRAINING_ROWS[site])
+        assert _variance_p(sample / (Z * start / TRAINING_ROWS[site])) < 1e-9  # as if the count were free
+    checked = lab(plan_of(training=FEDSGD, protect=protect, model=WIDE)).prepared.run_plan
+    assert {
+        event.noise_multiplier for charge in checked.charges.values() for event in charge.round_events if event
+    } == {Z}
+
+
+def test_every_key_that_bounds_a_contribution_is_known_here() -> None:
+    """Whoever adds one that feeds back adds its acceptance test to this file."""
+    assert {key for key in keys(Plan) if "clip" in key} == {
+        "privacy.clip_norm", "privacy.control_clip_norm", "privacy.clipping", "privacy.clip_learning_rate",
+    }  # fmt: skip
+    with pytest.raises(PlanError, match=r'privacy\.noise = "site"'):
+        consilia.check(plan_of(protect=privacy("record", "server", more='clipping = "adaptive"')))
     with pytest.raises(PlanError):
         plan_of(protect=privacy("site", "server").replace("clip_norm = 1.0", 'clip_norm = "adaptive"'))
 

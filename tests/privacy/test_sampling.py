@@ -21,9 +21,9 @@ from consilia.core.spec import Adjacency
 from consilia.dp import accountant
 from consilia.dp.event import Event
 from consilia.learning import local
+from consilia.learning.cohort import task as task_module
 from consilia.learning.persample import linear
 from consilia.plan.run_plan import RunPlan
-from consilia.rounds import learner as learner_module
 
 LabMaker = Callable[..., Lab]
 Batches = list[NDArray[np.int64]]
@@ -50,7 +50,7 @@ def watched() -> Iterator[tuple[dict[int, Batches], list[int]]]:
         clipped.append(len(labels))
         return clipped_sum(self, features, labels, *more)
 
-    with patch.object(learner_module, "train", spied), patch.object(linear.LinearChain, "clipped_sum", counted):
+    with patch.object(task_module, "train", spied), patch.object(linear.LinearChain, "clipped_sum", counted):
         yield batches, clipped
 
 
