@@ -138,7 +138,6 @@ def test_a_phase_without_noise_voids_the_claim_of_the_whole(checked: Checked, qu
 
 
 def test_with_noise_in_every_phase_the_card_says_what_the_claim_rests_on(checked: Checked) -> None:
-    charged = '[evaluation]\nmetrics = "charged"\nnoise_multiplier = 20.0\n'
     said = {
         row.label: f"{row.value} {row.note}"
         for group in build(facts(checked(text=two() + CHARGED)), {}).groups

@@ -59,11 +59,12 @@ def _begin(path: Path, overrides: list[str], out: Path | None) -> "RunResult":
     from consilia.cli.progress import Progress
     from consilia.cli.site_log import warnings_once
     from consilia.plan.load import load
+    from consilia.plan.phases import total_rounds
 
     plan = load(path, overrides)
     before = _runs()
     try:
-        with Progress(plan.training.rounds) as progress, warnings_once():
+        with Progress(total_rounds(plan)) as progress, warnings_once():
             from consilia import api  # takes seconds: the bar is there before
 
             with after_the_round(progress) as on_round:
