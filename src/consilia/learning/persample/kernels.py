@@ -142,17 +142,17 @@ def _windows(how: Geometry, x: Tensor, b: Tensor) -> Tensor:
     (high, wide), (down, right), (by, along) = flat.kernel, flat.stride, flat.dilation
     x = F.pad(x, (flat.padding[1],) * 2 + (flat.padding[0],) * 2).permute(0, 2, 3, 1).contiguous()
     rows, channels, sides = len(x), x.shape[3], b.shape[2:] if b.dim() == 4 else (1, *b.shape[2:])
-    each, row, column, one = x.stride()
+    image, row, column, one = x.stride()
     seen = x.as_strided(
-        (rows, *sides, high, wide, channels), (each, row * down, column * right, row * by, column * along, one)
+        (rows, *sides, high, wide, channels), (image, row * down, column * right, row * by, column * along, one)
     )
     found = x.new_empty(rows, how.shape[0], how.size // how.shape[0])
     step = max(1, _PATCHES_AT_ONCE // (prod(sides) * found.shape[2]))
     for i in range(0, rows, step):
         some = seen[i : i + step].reshape(-1, prod(sides), found.shape[2])
         torch.bmm(slopes[i : i + step].mT, some, out=found[i : i + step])
-    each = found.view(rows, how.shape[0], high, wide, channels).movedim(4, 2)
-    return each if len(how.kernel) == 2 else each[:, :, :, 0]
+    ordered = found.view(rows, how.shape[0], high, wide, channels).movedim(4, 2)
+    return ordered if len(how.kernel) == 2 else ordered[:, :, :, 0]
 
 
 def _shifted(how: Geometry, x: Tensor, b: Tensor) -> Tensor:
