@@ -10,6 +10,8 @@ from tests.rounds.bench import FEDAVG, FEDSGD, RECORD, SITE, heart
 from consilia.core.errors import PlanError
 from consilia.core.spec import Adjacency, Unit
 from consilia.dp.event import Event
+from consilia.learning.work import LocalWork
+from consilia.pipeline.chain import Chain
 from consilia.rounds.mechanism import event_that_runs, require_covered
 from consilia.transport.simulation import Prepared, Simulation, local_work, prepare
 
@@ -76,3 +78,10 @@ def test_more_than_what_runs_may_be_charged() -> None:
     assert found is not None
     require_covered(half, half.phases[0], replace(found, steps=found.steps - 1))
     assert prepared.pipelines[0].protection.unit is Unit.RECORD
+
+
+def test_a_pass_is_over_the_rows_that_are_there() -> None:
+    # Charged: one use a round, for 100 registered rows in 4 batches of 30. Over 90 rows the fourth batch is of a second pass.
+    work = LocalWork(batch="fixed", batch_size=30, expected_batch=30.0, steps=4, clip_norm=1.0, noise_multiplier=2.0)
+    found = [event_that_runs(Unit.RECORD, work, Chain(), own=1.0, units=rows) for rows in (100, 90)]
+    assert [event.steps for event in found if event is not None] == [1, 4]

@@ -19,7 +19,7 @@ def event_that_runs(unit: Unit, work: LocalWork, chain: Chain, *, own: float, un
         work: What the learner will do: it draws the noise at the site that protects records or patients.
         chain: The pipeline: it draws all other noise.
         own: Bound on how far one unit of this site moves the weighted sum.
-        units: The site's registered records or patients.
+        units: The records or patients that the site trains on: a pass over them takes as many batches as they fill.
 
     Returns:
         Its noise multiplier is 0 where a phase clips and adds no noise.

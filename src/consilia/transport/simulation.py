@@ -198,14 +198,15 @@ class Simulation:
             for terms in plan.sites:
                 half = plan.site(terms.name)
                 rows = prepared.rows[terms.name]
-                if units(plan.plan, rows.train) > terms.count:
+                held = units(plan.plan, rows.train)
+                if held > terms.count:
                     raise PlanError.of(f"site {terms.name}", needs=f"at most its registered {terms.count} training rows",
                                        got="more", hint="Register a larger count in sites.counts")  # fmt: skip
                 stack = stack_of(half, rows.train)
                 for phase, step in zip(plan.phases, steps, strict=True):
                     own = terms.weight * step.protection.site_bound(terms.name)
                     runs: AnyEvent | None = stack.event if stack is not None else event_that_runs(
-                        step.protection.unit, local_work(half, phase), step.chain, own=own, units=terms.count
+                        step.protection.unit, local_work(half, phase), step.chain, own=own, units=held
                     )  # fmt: skip
                     require_covered(half, phase, runs)
                 learner: Learner = StackLearner(prepared.model, rows.train, rows.test, stack) if stack else TorchLearner(
