@@ -7,6 +7,7 @@ from consilia.core.canonical import Json
 from consilia.core.update import ProtocolMessage, Release
 from consilia.core.version import VERSION
 from consilia.core.wire import encode
+from consilia.plan.notices import initial_source
 from consilia.plan.phases import Phase
 from consilia.plan.run_plan import ADVERSARIES, RunPlan
 from consilia.plan.schema import Plan
@@ -130,7 +131,7 @@ def facts(plan: RunPlan) -> Facts:
         "control_clip_norm": privacy.control_clip_norm,
         "reproducible": config.run.reproducible,
         "model": "stack" if training.algorithm == "stacking" else config.model.name,
-        "initial_source": config.model.initial_source,
+        "initial_source": initial_source(config),
         "algorithm": training.algorithm,
         "batch": training.batch,
         "views": training.views if training.augment != "none" else 0,

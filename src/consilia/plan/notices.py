@@ -65,9 +65,15 @@ def _phases(plan: Plan, phases: tuple[Phase, ...]) -> Iterator[str]:
         )
 
 
+def initial_source(plan: Plan) -> str | None:
+    """Return what the weights to start from were trained on, as the plan says it; None where it starts from none."""
+    named = (plan.model.initial_source or "").strip()
+    return None if plan.model.initial is None else named or "data that the plan does not name"
+
+
 def _initial(plan: Plan) -> Iterator[str]:
-    if plan.model.initial is not None:
-        source = plan.model.initial_source or "data that the plan does not name"
+    source = initial_source(plan)
+    if source is not None:
         yield f"Training starts from weights of {source}: the claim does not cover the data they were trained on."
 
 

@@ -44,7 +44,7 @@ def _choices(facts: Facts) -> list[str]:
     ]
     if facts["initial_source"] is not None:
         points.append(
-            "The data that the first weights were trained on: they are called public, nothing protects them here."
+            f"The data that the first weights were trained on ({facts['initial_source']}): nothing protects them here."
         )
     if facts["metrics"] == "public":
         points.append(

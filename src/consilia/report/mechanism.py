@@ -76,7 +76,13 @@ def _stack(stack: StackFacts) -> tuple[Row, ...]:
 def _start(facts: Facts) -> tuple[Row, ...]:
     if facts["initial_source"] is None:
         return ()
-    return (Row("Starts from", facts["initial_source"], "public weights: the claim does not cover that data"),)
+    return (
+        Row(
+            "Starts from",
+            facts["initial_source"],
+            "data of the first weights: nothing in this run protects it",
+        ),
+    )
 
 
 def _sampling(facts: Facts) -> Row:
