@@ -8,7 +8,7 @@ trial is left to the slow way.
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from math import prod, sqrt
+from math import ceil, prod, sqrt
 from weakref import WeakKeyDictionary
 
 import torch
@@ -30,7 +30,7 @@ from consilia.learning.persample.tracked import Tracked, Untraceable
 from consilia.learning.persample.units import Units, split
 
 _FEW, _MORE = 2, 3
-_ELEMENTS_AT_ONCE = 1 << 25  # inputs, slopes and gradients held for a chunk of rows: 128 MiB in float32
+_ELEMENTS_AT_ONCE = 1 << 24  # inputs, slopes and gradients held for a chunk of rows: 64 MiB in float32
 _HELD_PER_INPUT = 4  # a layer's input, what follows it, and the slopes of both
 _MOST_ROWS = 256
 
@@ -85,7 +85,8 @@ class Traced:
     def _sum(self, features: Tensor, labels: Tensor, clipping: Clipping, units: Units | None, plan: _Plan) -> Clipped:
         self._model.grad.zero_()
         norms = []
-        for rows, some in split(len(labels), units, min(plan.rows, _MOST_ROWS)):
+        chunks = ceil(len(labels) / min(plan.rows, _MOST_ROWS))
+        for rows, some in split(len(labels), units, ceil(len(labels) / max(1, chunks))):  # chunks of about one size
             parts = self._parts(features[rows], labels[rows], some, plan.places)
             with torch.no_grad():
                 norms.append(add_clipped(parts, clipping, layer_count(self._model)))
