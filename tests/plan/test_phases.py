@@ -157,12 +157,18 @@ def test_with_noise_in_every_phase_the_card_says_what_the_claim_rests_on(checked
             "a phase with noise",
         ),
         (two("noise = false"), "noise in every phase"),
+        (
+            two("noise = false", privacy="noise_multiplier = 2.0\nclip_norm = 1.0") + "[ledger]\nmax_epsilon = 9.0\n",
+            "ledger.max_epsilon needs noise in every phase",
+        ),
         (two("batch_size = 3"), 'phases.1.batch_size needs training.batch = "fixed"'),
         (two(second="local_steps = 3"), 'phases.2.local_steps needs training.algorithm = "fedavg"'),
         (two(training="rounds = 9"), "training.rounds needs a plan without phases"),
         (two('train = "head"', privacy='noise = "server"\nepsilon = 1.0\nclip_norm = 1.0'), "noise inside training"),
         (two("sampling_rate = 2"), "phases.0.sampling_rate"),
         (two("rate = 2"), "phases.0.rate"),
+        ("phases = 3\n" + text(), "Write it below [[phases]]"),
+        (text(phases="[phases]\nrounds = 3\n"), "Write it below [[phases]]"),
     ],
 )
 def test_what_phases_may_not_be(checked: Checked, plan: str, words: str) -> None:

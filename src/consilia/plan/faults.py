@@ -97,7 +97,8 @@ def _problem(keys: tuple[str, ...], error: ErrorDetails) -> Problem:
     name = ".".join(keys)
     noun = "section" if len(_place(keys)) == 1 else "key"
     meaning = sections().get(keys[0], {}).get(_place(keys)[1], "") if len(_place(keys)) > 1 else ""
-    hint = f"It means: {meaning[:1].lower()}{meaning[1:]}" if meaning else f"Write it below [{name}]"
+    place = "[[phases]]" if keys[0] == "phases" else f"[{name}]"
+    hint = f"It means: {meaning[:1].lower()}{meaning[1:]}" if meaning else f"Write it below {place}"
     got = f"a number that is not finite ({value})" if value in _NOT_FINITE or value != value else show(value)
     if keys == ("sites", "counts"):
         return Problem(f"plan key {name}", 'the word "public" or a table of site = number', got, hint)
