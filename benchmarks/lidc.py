@@ -83,7 +83,8 @@ half's models.
 Unit patient: the mean gradient of all of a patient's rows is clipped to C = {private["clip_norm"]:g} and noised, so the
 claim covers everything the table holds about one person; add-remove, delta {private["delta"]:g}. About a quarter of the
 patients is held out; {n} random splits; ± is a 95 % interval of the mean over splits (Student's t), which share
-their rows. The readers' ratings are correlated with their malignancy call: this is no test of reading films.
+their rows. Private steps weigh every patient alike, those without privacy every row.
+The readers' ratings are correlated with their malignancy call: this is no test of reading films.
 
 **Hyper-parameters** were chosen by AUC on five other random splits (of another script) of the same 828 patients: none of
 these splits was used, but every patient was. **That tuning is not charged** to epsilon, which covers the run alone.

@@ -13,7 +13,9 @@ from benchmarks import (
     adult_tuning,
     heart,
     lidc,
+    mnist_figure,
     mnist_noniid,
+    mnist_private,
     mnist_scaffold,
     pneumonia,
 )
@@ -21,7 +23,7 @@ from benchmarks.study import ROOT, read
 
 STUDIES = (
     heart.STUDY, adult.STUDY, adult_tuning.STUDY, adult_label.STUDY, adult_clip.STUDY, adult_sizes.STUDY, adult_stacking.STUDY,
-    adult_one_site.STUDY, mnist_noniid.STUDY, mnist_scaffold.STUDY, lidc.STUDY, pneumonia.STUDY,
+    adult_one_site.STUDY, mnist_private.STUDY, mnist_noniid.STUDY, mnist_scaffold.STUDY, lidc.STUDY, pneumonia.STUDY,
 )  # fmt: skip
 PLACE = ROOT / "benchmarks" / "README.md"
 HEAD = """# Accuracy studies
@@ -55,6 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if parser.parse_args(arguments).check:
         return int(not PLACE.exists() or PLACE.read_text(encoding="utf-8") != text())
     PLACE.write_text(text(), encoding="utf-8")
+    mnist_figure.write()
     return 0
 
 
