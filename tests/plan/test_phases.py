@@ -165,8 +165,8 @@ def test_with_noise_in_every_phase_the_card_says_what_the_claim_rests_on(checked
         (two(second="local_steps = 3"), 'phases.2.local_steps needs training.algorithm = "fedavg"'),
         (two(training="rounds = 9"), "training.rounds needs a plan without phases"),
         (two('train = "head"', privacy='noise = "server"\nepsilon = 1.0\nclip_norm = 1.0'), "noise inside training"),
-        (two("sampling_rate = 2"), "phases.0.sampling_rate"),
-        (two("rate = 2"), "phases.0.rate"),
+        (two("sampling_rate = 2"), "phases.1.sampling_rate"),
+        (two("rate = 2"), "phases.1.rate"),
         ("phases = 3\n" + text(), "Write it below [[phases]]"),
         (text(phases="[phases]\nrounds = 3\n"), "Write it below [[phases]]"),
     ],
@@ -262,3 +262,29 @@ def test_a_registered_count_must_give_the_batches_of_every_phase(checked: Checke
 def test_phases_have_no_more_rounds_than_a_plan_without_any(rounds: list[int], checked: Checked) -> None:
     with pytest.raises(PlanError, match="10000000"):
         checked(text=text(phases="".join(f"[[phases]]\nrounds = {number}\n" for number in rounds)))
+
+
+ADAPTIVE = 'noise_multiplier = 2.0\nclip_norm = 1.0\nclipping = "adaptive"\n'
+
+
+def test_an_adaptive_bound_goes_on_through_the_phases(checked: Checked) -> None:
+    assert checked(text=two("clip_norm = 0.5", privacy=ADAPTIVE)).epsilon is not None
+    with pytest.raises(PlanError, match=r"phases\.2\.clip_norm"):
+        checked(text=two(second="clip_norm = 0.5", privacy=ADAPTIVE))
+
+
+@pytest.mark.parametrize(("count_noise", "scale", "fits"), [(1.1, 1.0, True), (1.0, 1.0, False), (1.1, 2.0, False)])
+def test_a_count_that_costs_the_whole_step_is_refused_by_check(
+    checked: Checked, count_noise: float, scale: float, fits: bool
+) -> None:
+    plan = two(second=f"noise_scale = {scale}", privacy=f"{ADAPTIVE}count_noise = {count_noise}")
+    if fits:
+        assert checked(text=plan).epsilon is not None
+        return
+    with pytest.raises(PlanError, match=r"privacy\.count_noise needs more than half"):
+        checked(text=plan)
+
+
+def test_a_scale_of_no_noise_is_refused(checked: Checked) -> None:
+    with pytest.raises(PlanError, match="noise = true"):
+        checked(text=two("noise = false\nnoise_scale = 2.0", privacy="noise_multiplier = 2.0\nclip_norm = 1.0"))

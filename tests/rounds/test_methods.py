@@ -272,3 +272,30 @@ def test_one_patient_moves_a_site_s_sum_by_at_most_the_clip_norm(tmp_path: Path)
         without = others.train(payload, None, 1, SecretRng(b"k" * 32)).vector
     moved = float(np.linalg.norm((full - without) * expected))
     assert 0.01 < moved <= 1.0 + 1e-5
+
+
+def test_a_patient_at_two_sites_is_on_one_side_at_both(tmp_path: Path) -> None:
+    from consilia.rounds.rows import site_rows
+
+    lines = ["patient,site,x,sick"]
+    lines += [f"p{p},{s},{p % 3 - 1},{'yes' if p % 2 else 'no'}" for p in range(200) for s in ("A", "B")]
+    path = tmp_path / "both.csv"
+    path.write_text("\n".join(lines))
+    plan = ward(path)
+    data = plan.data.model_copy(update={"site_column": "site"})
+    sites = plan.sites.model_copy(update={"partition": "natural", "count": None})
+    rows = site_rows(plan.model_copy(update={"data": data, "sites": sites}), Path.cwd())
+    sides = {site: set(part.train.patients.tolist()) for site, part in rows.items()}  # type: ignore[union-attr]
+    assert sides["A"] == sides["B"]
+    assert 0 < len(sides["A"]) < 200
+
+
+def test_a_run_can_start_from_another_run_s_model(tmp_path: Path) -> None:
+    first = consilia.run(heart(rounds=2), out=tmp_path / "first")
+    plan = heart(rounds=1, training=f"{FEDSGD}".replace("0.1", "1e-9"))
+    start = {"initial": str(tmp_path / "first" / "model.safetensors"), "initial_source": "the test before"}
+    second = consilia.run(
+        plan.model_copy(update={"model": plan.model.model_copy(update=start)}), out=tmp_path / "second"
+    )
+    assert np.allclose(second.model, first.model, atol=1e-6)
+    assert any("the test before" in warning for warning in second.summary["warnings"])

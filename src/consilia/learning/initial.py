@@ -13,6 +13,7 @@ from consilia.core.errors import PlanError, Problem
 from consilia.learning.flat import FlatModel, head_layer
 
 _WHO = "plan key model.initial"
+_RUN = "parameter."
 _SLACK = 1 << 28  # bytes of header and of a head for other classes that a file may have beyond the model's
 
 
@@ -32,7 +33,8 @@ class Initial:
 def load_initial(path: Path, model: FlatModel, *, other_head: bool = False) -> Initial:
     """Set the model to the weights in a file, by name and shape; nothing is changed where one does not fit.
 
-    The names are those of the module's `state_dict`. Every tensor that travels must be there; those frozen in the code, kept
+    The names are those of the module's `state_dict`, as `consilia export` writes them; the model.safetensors in a run's folder
+    will do, too. Every tensor that travels must be there; those frozen in the code, kept
     at the site or counting may be, and are taken then: where there are any, each site must read the file, too. Numbers are
     cast to the model's type.
 
@@ -55,6 +57,10 @@ def load_initial(path: Path, model: FlatModel, *, other_head: bool = False) -> I
     except (safetensors.SafetensorError, KeyError, ValueError) as error:
         raise PlanError.of(_WHO, needs=f"a safetensors file at {path}", got=str(error),
                            hint="Write it with safetensors.torch.save_file(model.state_dict(), path)") from None  # fmt: skip
+    if (
+        "vector" in found
+    ):  # a finished run's model.safetensors: the vector as a whole, then each parameter under a prefix
+        found = {name.removeprefix(_RUN): value for name, value in found.items() if name.startswith(_RUN)}
     mine = model.module.state_dict()
     head = {name for name in mine if name.rpartition(".")[0] == head_layer(model.module)}
     left_out = head if other_head and any(not _fits(found.get(name), mine[name]) for name in head) else set()

@@ -69,6 +69,7 @@ def check(
     if unfit:
         raise PlanError(unfit)
     z = plan.privacy.noise_multiplier or (calibrate(run, parts, sites) if _searched(plan) else 0.0)
+    _count_is_cheap(plan, max(phase.noise_scale for phase in parts) * z)
     charged = charges(run, parts, sites, z)
     adversary = against(plan)
     bounds = [charge.epsilon[adversary] for charge in charged.values()]
@@ -96,6 +97,14 @@ def check(
 def _searched(plan: Plan) -> bool:
     # A stack's noise follows from its own epsilon, without a multiplier.
     return plan.privacy.unit != "none" and plan.training.algorithm != "stacking"
+
+
+def _count_is_cheap(plan: Plan, z: float) -> None:
+    """Refuse a noised count (adaptive clipping) that would use up a step's whole noise multiplier by itself."""
+    noise = plan.privacy.count_noise
+    if noise is not None and z > 0 and 2 * noise <= z * (1 + 1e-9):
+        raise PlanError.of("plan key privacy.count_noise", needs=f"more than half of the noise multiplier {z:.4g}",
+                           got=f"{noise:g}", hint="Raise it, or leave it out: it is then chosen")  # fmt: skip
 
 
 def _model_problems(classes: int, segments: tuple[Segment, ...]) -> list[Problem]:

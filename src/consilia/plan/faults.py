@@ -76,6 +76,13 @@ def _place(keys: tuple[str, ...]) -> tuple[str, ...]:
     return keys[:1] + keys[2:] if keys[0] == "phases" else keys
 
 
+def _written(keys: tuple[str, ...]) -> str:
+    """Return the keys as messages write them; phases count from 1."""
+    if keys[0] == "phases" and len(keys) > 1 and keys[1].isdigit():
+        keys = ("phases", str(int(keys[1]) + 1), *keys[2:])
+    return ".".join(keys)
+
+
 def _one_branch(errors: list[ErrorDetails]) -> list[ErrorDetails]:
     # `sites.counts` is "public" or a table; a faulty table also fails as "public", which says nothing of use.
     return [
@@ -94,7 +101,7 @@ def _problem(keys: tuple[str, ...], error: ErrorDetails) -> Problem:
         return _unknown(keys, value)
     if kind == "missing":
         return _missing(keys)
-    name = ".".join(keys)
+    name = _written(keys)
     noun = "section" if len(_place(keys)) == 1 else "key"
     meaning = sections().get(keys[0], {}).get(_place(keys)[1], "") if len(_place(keys)) > 1 else ""
     place = "[[phases]]" if keys[0] == "phases" else f"[{name}]"
@@ -137,9 +144,9 @@ def _missing(keys: tuple[str, ...]) -> Problem:
     if keys == ("data",):
         return Problem("plan", "a section [data]", "none", 'Add [data] and below it source = "heart"')
     if len(_place(keys)) > 2:
-        return Problem(f"plan key {'.'.join(keys[:-1])}", "a list [low, high]", "a shorter list", "Write both ends")
+        return Problem(f"plan key {_written(keys[:-1])}", "a list [low, high]", "a shorter list", "Write both ends")
     meaning = sections()[keys[0]][_place(keys)[1]]
-    return Problem(f"plan key {'.'.join(keys)}", "a value", "nothing", f"It means: {meaning[:1].lower()}{meaning[1:]}")
+    return Problem(f"plan key {_written(keys)}", "a value", "nothing", f"It means: {meaning[:1].lower()}{meaning[1:]}")
 
 
 def _unknown(keys: tuple[str, ...], value: object) -> Problem:
@@ -161,4 +168,4 @@ def _unknown(keys: tuple[str, ...], value: object) -> Problem:
         hint = f"Did you mean {keys[0]}.{guess}?"
     else:
         hint = f"Known keys there: {', '.join(names)}"
-    return Problem(f"plan key {'.'.join(keys)}", "to be one that plans have", "an unknown key", hint)
+    return Problem(f"plan key {_written(keys)}", "to be one that plans have", "an unknown key", hint)

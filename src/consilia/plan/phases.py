@@ -102,6 +102,11 @@ def _section(plan: Plan, index: int, section: PhaseSection) -> Iterator[Problem]
         default = PhaseSection.model_fields[key].default
         if getattr(section, key) != default and not met(plan):
             yield Problem(f"{who}.{key}", needs, "a plan where it has no effect", "Remove the key")
+    if not section.noise and section.noise_scale != 1.0:
+        yield Problem(f"{who}.noise_scale", "noise = true", "noise = false, which it has no effect on", "Remove one")
+    if index and section.clip_norm is not None and plan.privacy.clipping == "adaptive":
+        yield Problem(f"{who}.clip_norm", 'privacy.clipping other than "adaptive" after the first phase', "adaptive",
+                      "Remove the key: C goes on from where the phase before left it")  # fmt: skip
     if section.train == "all":
         return
     privacy, training = plan.privacy, plan.training

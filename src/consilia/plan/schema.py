@@ -202,7 +202,7 @@ class Plan(Section):
     evaluation: EvaluationSection = Field(default_factory=EvaluationSection)
     ledger: LedgerSection = Field(default_factory=LedgerSection)
     stack: StackSection = Field(default_factory=StackSection)
-    phases: list[PhaseSection] = Field(default_factory=list)
+    phases: list[PhaseSection] = Field(default_factory=list, max_length=50)
 
 
 def section_models() -> dict[str, type[BaseModel]]:

@@ -198,7 +198,7 @@ class Coordinator:
         for site in asked:
             told = gate.metrics.get(site, {}).get("charges")
             limit = self._limits[site][phase]
-            claimed = told if isinstance(told, int) and 0 <= told <= limit else 0
+            claimed = min(told, limit) if isinstance(told, int) and not isinstance(told, bool) else 0
             head = gate.metrics.get(site, {}).get("ledger_head")
             if isinstance(head, str):
                 self._heads[site] = head

@@ -104,9 +104,12 @@ def site_rows(plan: Plan, folder: Path) -> dict[str, SiteRows]:
             site: SiteRows(featured(train[site]), featured(test.get(site, train[site].take(np.empty(0, np.int64)))))
             for site in sorted(train)
         }
+    sides = seed.derive("split")  # one for all sites: a patient at two of them is on one side at both
     rows = {}
     for site, part in sorted(divide(table, "train").items()):
-        train_index, test_index = split(part, data.split, data.test_fraction, seed.derive("split", site))
+        train_index, test_index = split(
+            part, data.split, data.test_fraction, sides if data.split == "hash" else seed.derive("split", site)
+        )
         train_index = keep_first(train_index, data.train_rows, seed.derive("train rows", site))
         rows[site] = SiteRows(featured(part.take(train_index)), featured(part.take(test_index)))
     return rows
