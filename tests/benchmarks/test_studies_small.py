@@ -3,13 +3,14 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from benchmarks.study import Study, main, read
 
-from benchmarks import lidc, mnist_noniid, pneumonia, readme, scores, tables
+from benchmarks import lidc, mnist_figure, mnist_noniid, pneumonia, readme, scores, tables
 
 SOURCES = {"mnist": mnist_noniid.source, "lidc": lidc.source, "pneumonia": pneumonia.source}
 
@@ -72,3 +73,17 @@ def test_lidc_rows_of_no_clear_call_are_left_out(tmp_path: Path) -> None:
     lines = lidc.prepare(place, tmp_path).read_text().splitlines()
     assert len(lines) == 1 + 4253
     assert {line.rpartition(",")[2] for line in lines[1:]} == {"benign", "malignant"}
+
+
+def test_the_mnist_figure_shows_its_curve_beside_the_ceiling(tmp_path: Path) -> None:
+    def case(epsilon: str, *found: float) -> dict[str, Any]:
+        return {"labels": {"epsilon": epsilon}, "runs": [{"accuracy": accuracy} for accuracy in found]}
+
+    cnn = {"cases": [case("none", 0.99), case("3", 0.97, 0.98), case("0.1", 0.7, 0.8)]}
+    first, second = tmp_path / "one.svg", tmp_path / "two.svg"
+    mnist_figure.draw(cnn, None, first)
+    mnist_figure.draw(cnn, None, second)
+    assert first.read_bytes() == second.read_bytes()
+    assert "published as a" in first.read_text()
+    mnist_figure.draw(cnn, {"cases": [case("3", 0.98, 0.99)]}, second)
+    assert first.read_bytes() != second.read_bytes()
