@@ -1,6 +1,7 @@
 """Weights from a file: taken whole or not at all, and every fault told at once."""
 
 import hashlib
+import os
 from pathlib import Path
 
 import numpy as np
@@ -135,3 +136,30 @@ def test_a_pickle_is_never_opened(tmp_path: Path) -> None:
     torch.save(net(1).state_dict(), tmp_path / "weights.pt")
     with pytest.raises(PlanError, match="a safetensors file"):
         load_initial(tmp_path / "weights.pt", FlatModel(net(2)))
+
+
+def test_what_is_no_plain_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path, match in ((tmp_path / "pipe", "a pipe"), (Path("/dev/zero"), "device"), (Path("a\0b"), "null")):
+        with pytest.raises(PlanError, match=match):
+            load_initial(path, FlatModel(net(2)))
+
+
+def test_a_model_that_is_all_head_takes_its_weights_or_refuses(tmp_path: Path) -> None:
+    def one_layer() -> FlatModel:
+        return FlatModel(build("logistic", input_shape=(5,), classes=3, hidden=(), seed=0))
+
+    zeros = {name: torch.zeros_like(tensor) for name, tensor in one_layer().module.state_dict().items()}
+    model = one_layer()
+    assert load_initial(save(tmp_path / "fits", zeros), model, other_head=True).left_out == ()
+    assert not model.get().any()
+    for name, state in (("none", {}), ("shapes", {name: torch.zeros(2, 2) for name in zeros})):
+        with pytest.raises(PlanError, match="of shape"):
+            load_initial(save(tmp_path / name, state), one_layer(), other_head=True)
+
+
+def test_thousands_of_faults_are_counted_and_not_listed(tmp_path: Path) -> None:
+    other = {f"w{i}": torch.zeros(1) for i in range(3000)}
+    with pytest.raises(PlanError, match="2986 more") as caught:
+        load_initial(save(tmp_path / "other", other), FlatModel(net(2)))
+    assert len(caught.value.problems) == 21

@@ -51,3 +51,15 @@ def test_values_reach_the_plan_and_are_checked() -> None:
     assert plan().training.rounds == 2
     with pytest.raises(PlanError, match=r"training\.rounds"):
         with_values(plan(), {"training.rounds": 0.5})
+
+
+def test_a_whole_number_beyond_every_float_is_no_end_of_a_range() -> None:
+    for low, high in ((1, 10**400), (-(10**400), 1)):
+        with pytest.raises(PlanError, match="numbers low < high"):
+            axes({"training.server_learning_rate": {"low": low, "high": high}})
+
+
+def test_a_range_wider_than_the_largest_float_is_still_drawn_alike() -> None:
+    axis = Axis("training.server_learning_rate", (), 1e-308, 1e6, log=True)
+    assert axis.between(0.5) == pytest.approx(1e-151, rel=1e-4)
+    assert (axis.between(0.0), axis.between(1.0)) == (1e-308, pytest.approx(1e6))

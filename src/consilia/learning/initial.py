@@ -1,6 +1,7 @@
 """Weights to start from: read from a safetensors file, which can hold nothing but tensors."""
 
 import hashlib
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from consilia.learning.flat import FlatModel, head_layer
 _WHO = "plan key model.initial"
 _RUN = "parameter."
 _SLACK = 1 << 28  # bytes of header and of a head for other classes that a file may have beyond the model's
+
+_MOST_FAULTS = 20
 
 
 @dataclass(frozen=True)
@@ -63,13 +66,22 @@ def load_initial(path: Path, model: FlatModel, *, other_head: bool = False) -> I
         found = {name.removeprefix(_RUN): value for name, value in found.items() if name.startswith(_RUN)}
     mine = model.module.state_dict()
     head = {name for name in mine if name.rpartition(".")[0] == head_layer(model.module)}
-    left_out = head if other_head and any(not _fits(found.get(name), mine[name]) for name in head) else set()
-    needed = {segment.name for segment in model.segments} - left_out
+    needed = {segment.name for segment in model.segments}
+    left_out: set[str] = set()
+    # A model that is nothing but a head would start from none of the file: then the head has to fit.
+    if other_head and needed - head and any(not _fits(found.get(name), mine[name]) for name in head):
+        left_out = head
+    needed -= left_out
     faults = [
         Problem(_WHO, *fault)
         for name in dict.fromkeys([*mine, *found])
         if name not in left_out and (fault := _fault(name, found.get(name), mine.get(name), name in needed)) is not None
     ]
+    if len(faults) > _MOST_FAULTS:  # a file made for another model may lack, and bring, thousands
+        rest = f"{len(faults) - _MOST_FAULTS} more that do not"
+        faults[_MOST_FAULTS:] = [
+            Problem(_WHO, "tensors that fit the model", rest, "Name the model that these weights are of")
+        ]
     if faults:
         raise PlanError(faults)
     with torch.no_grad():
@@ -82,12 +94,15 @@ def load_initial(path: Path, model: FlatModel, *, other_head: bool = False) -> I
 def _bytes(path: Path, model: FlatModel) -> bytes:
     most = _SLACK + 8 * sum(tensor.numel() for tensor in model.module.state_dict().values())
     try:
-        size = path.stat().st_size
-        if size <= most:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):  # a pipe would never answer, a device never end
+            got = "a directory" if stat.S_ISDIR(found.st_mode) else "a pipe, socket or device"
+        elif found.st_size <= most:
             return path.read_bytes()
-        got = f"{size:,} bytes"
-    except OSError as error:
-        got = error.strerror or "an error"
+        else:
+            got = f"{found.st_size:,} bytes"
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
+        got = (error.strerror if isinstance(error, OSError) else None) or str(error)
     raise PlanError.of(_WHO, needs=f"a readable file of at most {most:,} bytes at {path}", got=got,
                        hint="A relative path starts at the plan's folder")  # fmt: skip
 

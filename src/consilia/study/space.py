@@ -1,6 +1,7 @@
 """The space of a search: what each key may be, and candidates drawn from it, each of them a plan of its own."""
 
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -52,7 +53,7 @@ class Axis:
     def between(self, share: float) -> float:
         """Return the number that far up the range, at six digits."""
         if self.log:
-            value = math.exp(math.log(self.low) + share * math.log(self.high / self.low))
+            value = math.exp((1 - share) * math.log(self.low) + share * math.log(self.high))
         else:
             value = self.low + share * (self.high - self.low)
         return min(max(float(f"{value:.6g}"), self.low), self.high)
@@ -148,8 +149,9 @@ def _malformed(key: str, value: Any) -> Problem | None:
         )
     low, high, log = value["low"], value["high"], value.get("log", False)
     numbers = all(
-        isinstance(end, int | float) and not isinstance(end, bool) and math.isfinite(end) for end in (low, high)
-    )
+        isinstance(end, int | float) and not isinstance(end, bool) and abs(end) <= sys.float_info.max
+        for end in (low, high)
+    )  # compared, not converted: a whole number may be too large for a float
     if not numbers or not isinstance(log, bool) or not low < high or (log and low <= 0):
         return Problem(
             who, "numbers low < high, above 0 with log = true", show(value), "As in { low = 0.1, high = 4, log = true }"
