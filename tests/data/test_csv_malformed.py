@@ -207,3 +207,13 @@ def test_any_bytes_give_a_table_or_a_data_error(
         assert error.problems  # noqa: PT017  (either outcome is right)
     else:
         assert len(table) >= 2
+
+
+@pytest.mark.parametrize("mark", ["NA", "n/a", " NULL ", "?", "NaN", "None"])
+def test_rows_without_a_patient_are_not_one_patient(tmp_path: Path, mark: str) -> None:
+    (tmp_path / "t.csv").write_text(f"patient,age,sick\np1,50,no\n{mark},60,yes\nNAOMI,61,yes\n{mark},62,no\n")
+    spec = CsvSpec("sick", ("no", "yes"), {"age": (0.0, 100.0)}, {}, patient_column="patient")
+    with pytest.raises(DataError, match=r"a mark for no value in lines? 3") as caught:
+        read_csv(tmp_path / "t.csv", spec)
+    assert len(caught.value.problems) == 1
+    assert "5" in str(caught.value)

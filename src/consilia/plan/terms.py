@@ -1,6 +1,7 @@
 """Each site's public numbers: rows, weight, turns, and what one turn of work is."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from consilia.dp.truncation import default_batch_cap
@@ -62,9 +63,9 @@ def site_terms(
 
 def _turns(phase: Phase, counts: Mapping[str, int], schedule: Schedule) -> dict[str, int]:
     turns = dict.fromkeys(counts, 0)
-    for asked in schedule[phase.first - 1 : phase.last]:
+    for asked, times in Counter(schedule[phase.first - 1 : phase.last]).items():
         for site in asked:
-            turns[site] += 1
+            turns[site] += times
     return turns
 
 

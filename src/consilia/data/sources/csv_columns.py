@@ -15,6 +15,7 @@ from consilia.data.sources.faults import Faults
 # What exports write for "no value". "nan" is not among them: it is a number gone wrong more often than a
 # blank.
 BLANKS: Final = frozenset({"", "NA", "N/A", "NULL", "null", "?"})
+_NOBODY: Final = frozenset({blank.casefold() for blank in BLANKS} | {"nan", "none"})
 MOST_CLASSES: Final = 1000
 LONGEST_NAME: Final = 256
 # A site's name becomes part of a file's name: no slash, no leading dot.
@@ -169,6 +170,24 @@ class IdColumn(NameColumn):
             hint = "Remove the duplicate rows, or name another id_column"
             self._faults.at(line, needs, "a repeated one", hint)
         self._seen.add(cell)
+
+
+class PatientColumn(NameColumn):
+    """Patients: each by a name of their own.
+
+    Guarantees:
+        A mark for "no value" is refused. As a name it would make one patient of all rows that lack one, and a claim for
+        patients would then not hold for any of those people.
+    """
+
+    def __init__(self, name: str, faults: Faults) -> None:
+        super().__init__(name, "a patient", faults)
+
+    def check(self, cell: str, line: int) -> None:
+        """Look for what exports write where there is no value."""
+        if cell and cell.casefold() in _NOBODY:
+            needs = f"a patient in every cell of column {self._name!r}"
+            self._faults.at(line, needs, "a mark for no value", "Fill it in, or leave the row out")
 
 
 class SiteColumn(NameColumn):

@@ -20,8 +20,8 @@ from consilia.data.sources.csv_columns import (
     Column,
     IdColumn,
     LabelColumn,
-    NameColumn,
     NumericColumn,
+    PatientColumn,
     SiteColumn,
 )
 from consilia.data.sources.csv_lines import Lines, as_text
@@ -64,7 +64,7 @@ class _Reading:
         self._ids = None if spec.id_column is None else IdColumn(spec.id_column, faults)
         self._patients = None
         if spec.patient_column is not None:
-            self._patients = NameColumn(spec.patient_column, "a patient", faults)
+            self._patients = PatientColumn(spec.patient_column, faults)
         self._sites = None
         if spec.site_column is not None:
             self._sites = SiteColumn(spec.site_column, spec.known_sites, faults)
