@@ -41,7 +41,8 @@ def _sites(summary: Mapping[str, Any], facts: Facts) -> Table:
     table = Table(box=box.SIMPLE_HEAD, header_style="dim", pad_edge=False, show_edge=False)
     table.add_column("site", overflow="fold")
     about = "\u2248 " if facts["metrics"] == "charged" else ""  # noised: the warnings say by how much
-    for title in ("training rows", f"{about}test rows", f"{about}accuracy"):
+    trained = "patients" if facts["unit"] == "patient" else "training rows"
+    for title in (trained, f"{about}test rows", f"{about}accuracy"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("", width=BAR)
     for site in facts["sites"]:
@@ -50,6 +51,8 @@ def _sites(summary: Mapping[str, Any], facts: Facts) -> Table:
         table.add_row(
             site["name"], plain(site["count"]), plain(known.get("n")), share(known.get("accuracy")), _bar(known.get("accuracy"))
         )  # fmt: skip
+    if len(facts["sites"]) == 1:
+        return table
     table.add_section()
     total = summary["accuracy"]
     table.add_row(Text("all rows", style="bold"), "", "", Text(share(total), style="bold"), _bar(total))
@@ -74,4 +77,4 @@ def _work(summary: Mapping[str, Any]) -> str:
     moved = f"{size(summary['bytes_up'])} up, {size(summary['bytes_down'])} down"
     stopped = f"  {summary['status']}: {summary['reason']}" if summary.get("reason") else ""
     skipped = f" ({summary['skipped']} skipped)" if summary.get("skipped") else ""
-    return f"{summary['rounds']} rounds{skipped}  {moved}  {duration(summary['seconds'])}{stopped}"
+    return f"{counted(summary['rounds'], 'round')}{skipped}  {moved}  {duration(summary['seconds'])}{stopped}"

@@ -9,6 +9,7 @@ from consilia.cli.output import console
 from consilia.plan.facts import Facts, Forecast
 from consilia.plan.run_plan import ADVERSARIES
 from consilia.report.card import bounds, build, claim
+from consilia.report.mechanism import mechanism
 from consilia.report.numbers import counted, duration, plain, size
 from consilia.report.phases import in_turn
 from consilia.report.stacking import stack_noise, stack_parts
@@ -60,7 +61,15 @@ def _plan(facts: Facts) -> list[tuple[str, str]]:
         ("schedule", f"{counted(facts['rounds'], 'round')} of {cohort} sites, each at most {plain(turns)} times"),
         ("local work", work),
         ("model", f"{facts['model']}, {plain(facts['parameters'])} numbers an update"),
+        *_more(facts),
     ]
+
+
+def _more(facts: Facts) -> list[tuple[str, str]]:
+    """Return the card's lines on what only some plans have."""
+    shown = ("Phases", "Views", "Starts from", "Count within the clip norm")
+    rows = [row for row in mechanism(facts).rows if row.label in shown]
+    return [(row.label.lower(), f"{row.value}, {row.note}" if row.note else row.value) for row in rows]
 
 
 def _noise(facts: Facts) -> list[tuple[str, str]]:

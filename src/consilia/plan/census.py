@@ -42,11 +42,15 @@ def registered(plan: Plan, counts: Mapping[str, int]) -> tuple[dict[str, int], l
     return {site: stated.get(site, count) for site, count in counts.items()}, problems
 
 
+def _units(plan: Plan) -> str:
+    return "patients" if plan.privacy.unit == "patient" else "training rows"
+
+
 def _bound_holds(plan: Plan, site: str, stated: int, count: int) -> list[Problem]:
     # The true count is not printed: under a claim it is the site's own to tell.
     if stated < count:
         return [
-            Problem(f"plan key sites.counts.{site}", "an upper bound on the site's training rows", f"{stated}, which is "
+            Problem(f"plan key sites.counts.{site}", f"an upper bound on the site's {_units(plan)}", f"{stated}, which is "
                     "fewer", "Raise it to a number the site will not pass")
         ]  # fmt: skip
     fixed = plan.privacy.within_site and plan.training.batch == "fixed" and count > 0

@@ -158,6 +158,11 @@ def _override(raw: dict[str, Any], overrides: Sequence[str]) -> list[Problem]:
         keys, sign, value = text.partition("=")
         path = [key.strip() for key in keys.split(".")]
         who = f"override {_short(text)}"
+        if path[0] == "phases":
+            problems.append(
+                Problem(who, "a key of a section", "phases, a list of sections", "Change it in the plan file")
+            )
+            continue
         if not sign or len(path) < 2 or not all(path):
             problems.append(Problem(who, "the form section.key=value", "another form", "As in privacy.epsilon=3"))
             continue

@@ -61,7 +61,8 @@ def _phases(plan: Plan, phases: tuple[Phase, ...]) -> Iterator[str]:
         spans = ", ".join(f"{phase.first} to {phase.last}" for phase in quiet)
         yield (
             f"Rounds {spans} add no noise, so no (epsilon, delta) holds for this run: what the other rounds add protects "
-            "their own releases only."
+            "their own releases only. The ledgers book it without a bound, for good: no later run on this population is "
+            "admitted under a limit."
         )
 
 

@@ -89,7 +89,7 @@ def phase_rules(plan: Plan) -> list[Problem]:
                              'Set privacy.unit = "none", or leave noise = false out'))  # fmt: skip
     elif quiet and plan.privacy.epsilon is not None:
         found.append(Problem("plan key privacy.epsilon", "noise in every phase", f"{len(quiet)} without",
-                             "No noise elsewhere makes up for it: set privacy.noise_multiplier, without a claim"))  # fmt: skip
+                             "Remove it and set privacy.noise_multiplier: the run then makes no claim"))  # fmt: skip
     if quiet and plan.privacy.unit != "none" and plan.ledger.max_epsilon is not None:
         found.append(Problem("plan key ledger.max_epsilon", "noise in every phase", f"{len(quiet)} without",
                              "A run without a bound fits under no limit"))  # fmt: skip

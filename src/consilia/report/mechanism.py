@@ -57,6 +57,10 @@ def mechanism(facts: Facts) -> Group:
     ]  # fmt: skip
     if facts["control_clip_norm"] is not None:
         rows.append(Row("Clip norm of controls", plain(facts["control_clip_norm"]), "SCAFFOLD's control variates"))
+    if facts["clipping"] == "adaptive":
+        rows.append(Row("Count within the clip norm", "noised at each site, in every step",
+                        "moves the clip norm and leaves no site by itself; the noise multiplier pays for it, so gradients get a "
+                        "little more noise"))  # fmt: skip
     if facts["views"]:
         note = "of each row and step; their mean gradient is clipped, so they cost no privacy"
         rows.append(Row("Views", plain(facts["views"]), note if inside else "of each row and step"))

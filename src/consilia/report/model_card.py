@@ -42,7 +42,8 @@ def _results(document: Document) -> list[str]:
         rows.append((site["name"], plain(site["count"]), plain(score.get("n")), share(score.get("accuracy"))))
     rows.append(("all rows", "", "", share(last.get("accuracy"))))
     rows.append(("mean over sites", "", "", share(last.get("accuracy_mean_over_sites"))))
-    return [_table(("site", "training rows (registered)", "test rows", "accuracy"), rows)]
+    trained = "patients" if document.facts["unit"] == "patient" else "training rows"
+    return [_table(("site", f"{trained} (registered)", "test rows", "accuracy"), rows)]
 
 
 def _privacy(card: Card) -> list[str]:

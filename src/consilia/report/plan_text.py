@@ -25,8 +25,10 @@ def lines(plan: Mapping[str, Any]) -> list[Line]:
     found: list[Line] = []
     for section, values in plan.items():
         listed = isinstance(values, list)
+        # The rounds of phases add up: what training.rounds says by default is not what runs.
+        left_out = "rounds" if section == "training" and plan.get("phases") else ""
         for one in values if listed else [values]:
-            inner = [line for line in _section(section, one) if line.value]
+            inner = [line for line in _section(section, one) if line.value and line.key != left_out]
             if inner:
                 head = f"[{section}]" if listed else section
                 found += [Line(head, "", "", all(line.default for line in inner)), *inner]

@@ -134,7 +134,8 @@ def _variance(document: Document) -> str:
 
 def _site_table(document: Document) -> Html:
     turns = history.turns(document.records)
-    head = ("Site", "Training rows (registered)", "Asked", "Counted", "Test rows", "Accuracy", "Loss", "Epsilon")
+    trained = "Patients" if document.facts["unit"] == "patient" else "Training rows"
+    head = ("Site", f"{trained} (registered)", "Asked", "Counted", "Test rows", "Accuracy", "Loss", "Epsilon")
     rows = []
     for site in document.facts["sites"]:
         score = document.score(site["name"]) or {}

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from consilia.core.canonical import Json
 from consilia.core.version import VERSION
+from consilia.plan.phases import total_rounds
 from consilia.plan.run_plan import ADVERSARIES, RunPlan
 from consilia.rounds.records import RoundRecord
 from consilia.rounds.state import TrainingState
@@ -37,7 +38,7 @@ def summary(
     return {
         "run": run,
         "status": status,
-        "reason": state.stopped,
+        "reason": state.stopped or _paid(plan),
         "accuracy": final.accuracy,
         "accuracy_mean_over_sites": final.accuracy_mean_over_sites,
         "accuracy_variance": final.accuracy_variance,
@@ -65,6 +66,12 @@ def summary(
         "plan_digest": plan.digest,
         "software": f"Consilia {VERSION}",
     }
+
+
+def _paid(plan: RunPlan) -> str | None:
+    """Return that the budget ended the run, where it did."""
+    agreed, ran = total_rounds(plan.plan), len(plan.schedule)
+    return f"the budget pays for {ran} of the {agreed} rounds" if ran < agreed else None
 
 
 def _count(plan: RunPlan, site: str) -> int:

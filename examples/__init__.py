@@ -1,0 +1,1 @@
+"""Examples; each runs by itself from the root of the repository."""
