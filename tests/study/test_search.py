@@ -221,3 +221,22 @@ def test_the_noise_of_a_trial_is_drawn_anew(home: Path, tmp_path: Path, monkeypa
     monkeypatch.setattr(session, "start", start)
     _search(home, tmp_path / "out", search={"training.server_learning_rate": [1.0]})
     assert not np.array_equal(models[0].model, models[1].model)
+
+
+def test_a_full_disk_within_a_trial_says_what_holds_for_a_search(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _draws(monkeypatch, 2)
+    begun = session.start
+
+    def fails_later(*arguments: object, **named: object) -> object:
+        begun(*arguments, **named)  # type: ignore[arg-type]
+        raise StoreError.of("the journal", needs="room", got="a full disk", hint="Free some space, then resume")
+
+    monkeypatch.setattr(session, "start", fails_later)
+    with pytest.raises(StoreError, match="search stays charged and publishes nothing") as caught:
+        _search(home, tmp_path / "out")
+    assert "resume" not in str(caught.value)
+    assert list((tmp_path / "out").iterdir()) == []
+    with _store(home) as store:
+        assert store.spent("ward")

@@ -63,3 +63,10 @@ def test_a_range_wider_than_the_largest_float_is_still_drawn_alike() -> None:
     axis = Axis("training.server_learning_rate", (), 1e-308, 1e6, log=True)
     assert axis.between(0.5) == pytest.approx(1e-151, rel=1e-4)
     assert (axis.between(0.0), axis.between(1.0)) == (1e-308, pytest.approx(1e6))
+
+
+def test_a_value_that_stands_twice_is_refused() -> None:
+    from consilia.study.space import _malformed
+
+    assert _malformed("training.rounds", [3, 4]) is None
+    assert "each value once" in str(_malformed("training.rounds", [3, 3]))

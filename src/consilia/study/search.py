@@ -8,7 +8,7 @@ import math
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,6 +30,7 @@ from consilia.transport.session import RunResult
 from consilia.transport.simulation import Prepared, prepare
 
 WINNER, TRIALS = "winner", "trials"
+_LOST = "The search stays charged and publishes nothing: mend the cause, then start a new one, which is charged anew"
 
 
 @dataclass(frozen=True)
@@ -99,26 +100,49 @@ def search(
             shutil.rmtree(folder)
             raise
         crash_point("search.allotted")
-        best: _Scored | None = None
-        for number, values in enumerate(candidates, 1):
-            on_trial(Trial(number, len(candidates), values))
-            # Named without number or time: the winner's name must not tell how many it beat.
-            run = f"{base}-{secrets.token_hex(6)}"
-            result = _trial(offered, values, name, run, data_folder, home, folder / TRIALS / run, on_round)
-            score = score_of(result, offered.tune.score)
-            on_trial(Trial(number, len(candidates), values, score))
-            crash_point("search.scored")
-            if result is None or score is None or (best is not None and score <= best.score):
-                _drop(folder / TRIALS / run, run, ledgers)
-                continue
-            if best is not None:
-                _drop(best.result.folder, best.result.summary["run"], ledgers)
-            best = _Scored(score, result, values)
+        try:
+            best = _best(offered, candidates, name, _Room(data_folder, home, folder, ledgers), on_trial, on_round)
+        except StoreError as error:  # a full disk in a trial: its own advice, to resume, does not hold within a search
+            shutil.rmtree(folder / TRIALS, ignore_errors=True)
+            raise StoreError(replace(problem, hint=_LOST) for problem in error.problems) from None
         for ledger, _ in ledgers.values():
             ledger.close_run(name, "done")
     if best is None:
         return Found(folder, None, None, None)
     return Found(folder, _settle(best.result, folder), best.values, offered.trial(best.values))
+
+
+@dataclass(frozen=True)
+class _Room:
+    """Where trials run and what they are charged to."""
+
+    data_folder: Path
+    home: Path
+    folder: Path
+    ledgers: Mapping[str, tuple[SiteStore, str]]
+
+
+def _best(
+    offered: Offer, candidates: Sequence[Values], name: str, room: _Room, on_trial: OnTrial, on_round: OnRound
+) -> "_Scored | None":
+    """Run the trials one after another; of two, the worse is deleted at once."""
+    base = offered.plan.run.name.replace(" ", "-")
+    best: _Scored | None = None
+    for number, values in enumerate(candidates, 1):
+        on_trial(Trial(number, len(candidates), values))
+        # Named without number or time: the winner's name must not tell how many it beat.
+        run = f"{base}-{secrets.token_hex(6)}"
+        result = _trial(offered, values, name, run, room.data_folder, room.home, room.folder / TRIALS / run, on_round)
+        score = score_of(result, offered.tune.score)
+        on_trial(Trial(number, len(candidates), values, score))
+        crash_point("search.scored")
+        if result is None or score is None or (best is not None and score <= best.score):
+            _drop(room.folder / TRIALS / run, run, room.ledgers)
+            continue
+        if best is not None:
+            _drop(best.result.folder, best.result.summary["run"], room.ledgers)
+        best = _Scored(score, result, values)
+    return best
 
 
 @dataclass(frozen=True)

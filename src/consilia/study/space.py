@@ -142,6 +142,8 @@ def _malformed(key: str, value: Any) -> Problem | None:
     if isinstance(value, list):
         if not value or any(isinstance(item, dict) for item in value):
             return Problem(who, "a list of values", show(value), "As in [0.1, 0.3, 1.0]")
+        if len({repr(item) for item in value}) < len(value):
+            return Problem(who, "each value once", show(value), "A value that stands twice is drawn twice as often")
         return None
     if not isinstance(value, dict) or not {"low", "high"} <= set(value) <= {"low", "high", "log"}:
         return Problem(
