@@ -76,7 +76,8 @@ accuracy of this table minus the points that the published table loses; at .1 it
 **Hyper-parameters**: those of epsilon 3 were chosen among some fifteen settings (step size, passes, batch, clip norm, other
 optimizers and inputs) on the last 10,000 training rows after training on the first 50,000; those of the smaller budgets
 were set by hand after one such run at epsilon 1, and are not tuned. The test rows took no part. **That tuning is not
-charged** to epsilon, which covers the run alone. One run without privacy, the others {n} each.
+charged** to epsilon, which covers the run alone. One run without privacy, the others {n} each. Rows were run apart, some
+side by side on two busy cores: the seconds below are no measure of speed.
 
 {provenance(result)}"""
 
