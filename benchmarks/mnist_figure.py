@@ -36,7 +36,7 @@ def draw(cnn: Json, scattering: Json | None, place: Path) -> None:
         axes.set_xscale("log")
         axes.set_xticks([0.1, 0.5, 1, 3], ["0.1", "0.5", "1", "3"])
         axes.minorticks_off()
-        axes.set_ylim(0, 104)
+        axes.set_ylim(0, 109)
         axes.set_xlabel("epsilon (delta 1e-5, one record added or removed)")
         axes.set_ylabel("accuracy on the 10,000 test images, %")
         axes.legend(loc="lower right", frameon=False)
