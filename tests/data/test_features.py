@@ -1,4 +1,5 @@
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -10,6 +11,9 @@ from consilia.data.features.apply import apply
 from consilia.data.features.normalise import normalise_groups
 from consilia.data.features.scattering import scatter
 from consilia.data.table import Table
+
+Features = Literal["raw", "scattering"]
+Normalise = Literal["none", "group"]
 
 
 def images(rows: int = 6, shape: tuple[int, ...] = (1, 12, 16), seed: int = 0) -> Table:
@@ -50,7 +54,7 @@ def test_a_constant_group_becomes_zero() -> None:
 
 @pytest.mark.parametrize("features", ["raw", "scattering"])
 @pytest.mark.parametrize("normalise", ["none", "group"])
-def test_a_record_s_features_depend_on_no_other_record(features: str, normalise: str) -> None:
+def test_a_record_s_features_depend_on_no_other_record(features: Features, normalise: Normalise) -> None:
     table = images()
     whole = apply(table, features, normalise).features
     other = replace(images(seed=1), features=np.concatenate([table.features[:1], 5 * images(seed=1).features[1:]]))
@@ -103,7 +107,7 @@ def test_features_keep_the_fingerprint_of_their_rows_and_other_rows_do_not() -> 
     ],
 )
 def test_rows_that_cannot_be_featured_are_named(
-    shape: tuple[int, ...], features: str, normalise: str, words: str
+    shape: tuple[int, ...], features: Features, normalise: Normalise, words: str
 ) -> None:
     with pytest.raises(DataError, match=words):
         apply(images(shape=shape), features, normalise)

@@ -96,7 +96,9 @@ def test_full_resolution_keeps_no_more_energy_than_the_image() -> None:
     bank = filters(36, 36)
     psi, blur = bank.wavelets.astype(np.float64), np.fft.fft2(np.outer(*bank.blur))
 
-    def convolve(plane: NDArray[np.float64], transfer: NDArray[np.generic]) -> NDArray[np.complex128]:
+    def convolve(
+        plane: NDArray[np.float64], transfer: NDArray[np.complex128] | NDArray[np.float64]
+    ) -> NDArray[np.complex128]:
         return np.fft.ifft2(np.fft.fft2(plane) * transfer)
 
     fine = [np.abs(convolve(image, wave)) for wave in psi[0]]

@@ -142,7 +142,7 @@ def test_each_contribution_is_at_most_the_clip_norm(
     features, labels = batch((1, side, side), 8, seed=3)
     seen = [
         float(clip.clipped_sum(x.float(), y, flat(0.03)).total.double().norm())
-        for x, y in zip(features.split(1), labels.split(1), strict=True)
+        for x, y in zip(torch.split(features, 1), torch.split(labels, 1), strict=True)
     ]
     assert 0.03 * (1 - 1e-5) <= max(seen) <= 0.03
 

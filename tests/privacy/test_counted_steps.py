@@ -42,7 +42,7 @@ def counted(one: Lab) -> Iterator[Draws]:
 
         return handle
 
-    transport = one.simulation.transport
+    transport: Any = one.simulation.transport
     transport._sites = {site: at(site, answer) for site, answer in transport._sites.items()}
     with patch.object(SecretRng, "normal", spied):
         yield found

@@ -197,7 +197,10 @@ def test_a_clip_that_adapts_pays_for_its_count(start: float, lab: LabMaker) -> N
         assert _variance_p(sample / (Z * start / TRAINING_ROWS[site])) < 1e-9  # as if the count were free
     checked = lab(plan_of(training=FEDSGD, protect=protect, model=WIDE)).prepared.run_plan
     assert {
-        event.noise_multiplier for charge in checked.charges.values() for event in charge.round_events if event
+        event.noise_multiplier
+        for charge in checked.charges.values()
+        for event in charge.round_events
+        if isinstance(event, Event)
     } == {Z}
 
 

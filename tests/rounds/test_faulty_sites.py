@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -129,8 +130,9 @@ def test_a_slow_site_is_late_and_the_rest_counts(bench: Callable[..., Bench]) ->
         now[0] += 60.0
         return answer(frame)
 
-    one.simulation.transport._sites = {**one.simulation.transport._sites, "VA Long Beach": slow}
-    one.simulation.transport._clock = lambda: now[0]
+    transport: Any = one.simulation.transport
+    transport._sites = {**transport._sites, "VA Long Beach": slow}
+    transport._clock = lambda: now[0]
     one.coordinator.train()
     assert one.journal.records()[0]["dropped"] == {"VA Long Beach": "no answer before the deadline"}
     assert one.journal.records()[0]["status"] == "counted"

@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,7 @@ batch_size = 4
 
 def test_the_plan_s_features_reach_every_site_s_rows(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    parts = {}
+    parts: dict[str, Any] = {}
     for part, rows in (("train", 9), ("test", 5)):
         parts[f"x_{part}"] = rng.integers(0, 256, size=(rows, 8, 9), dtype=np.uint8)
         parts[f"y_{part}"] = np.arange(rows) % 3

@@ -1,6 +1,7 @@
 """What wins accuracy, end to end: phases, patients, adaptive clipping, views, averages, schedules; on real runs."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -261,12 +262,12 @@ def test_one_patient_moves_a_site_s_sum_by_at_most_the_clip_norm(tmp_path: Path)
         whose = rows.patients[0]  # type: ignore[index]
         kept = np.flatnonzero(rows.patients != whose)
         assert len(rows) - len(kept) >= 1
-        learner = simulation.sites["site-01"]._learner
+        learner: Any = simulation.sites["site-01"]._learner
         expected = prepared.run_plan.sites[0].phases[0].expected_batch
         payload = np.ones_like(prepared.initial)  # far from a solution: every gradient is clipped
         full = learner.train(payload, None, 1, SecretRng(b"k" * 32)).vector
         others = type(learner)(
-            prepared.model, rows.take(kept), prepared.rows["site-01"].test, learner._work, seed=learner._seed,  # type: ignore[attr-defined]
+            prepared.model, rows.take(kept), prepared.rows["site-01"].test, learner._work, seed=learner._seed,
             scaffold=False, by_patient=True,
         )  # fmt: skip
         without = others.train(payload, None, 1, SecretRng(b"k" * 32)).vector

@@ -57,7 +57,7 @@ def test_state_survives_its_bytes_bit_for_bit() -> None:
     rng = np.random.default_rng(0)
     state = TrainingState(
         rng.standard_normal(5).astype(np.float32), control=rng.standard_normal(5).astype(np.float32),
-        moments={"m": rng.standard_normal(5), "v": rng.standard_normal(5)}, round=3, counted={"a": 2}, charges={"a": 3},
+        moments={"m": rng.standard_normal(5), "v": rng.standard_normal(5)}, round=3, counted={"a": 2}, charges={"a": [3]},
         evaluations=1, tail=rng.standard_normal(5), tail_count=2, best=rng.standard_normal(5).astype(np.float32),
         best_score=0.1 + 0.2, best_round=1, stale=1, bytes_up=5, bytes_down=6, seconds=0.1, stopped="why",
     )  # fmt: skip
