@@ -288,3 +288,8 @@ def test_a_count_that_costs_the_whole_step_is_refused_by_check(
 def test_a_scale_of_no_noise_is_refused(checked: Checked) -> None:
     with pytest.raises(PlanError, match="noise = true"):
         checked(text=two("noise = false\nnoise_scale = 2.0", privacy="noise_multiplier = 2.0\nclip_norm = 1.0"))
+
+
+def test_too_many_phases_are_counted(checked: Checked) -> None:
+    with pytest.raises(PlanError, match="phases needs at most 50 phases; got 51"):
+        checked(text=text(phases="[[phases]]\nrounds = 1\n" * 51))

@@ -101,6 +101,11 @@ def _problem(keys: tuple[str, ...], error: ErrorDetails) -> Problem:
         return _unknown(keys, value)
     if kind == "missing":
         return _missing(keys)
+    if keys == ("phases",) and kind == "too_long":
+        most, got = error["ctx"]["max_length"], error["ctx"]["actual_length"]
+        return Problem(
+            "plan section phases", f"at most {most} phases", f"{got}", "Let a schedule change the rate instead"
+        )
     name = _written(keys)
     noun = "section" if len(_place(keys)) == 1 else "key"
     meaning = sections().get(keys[0], {}).get(_place(keys)[1], "") if len(_place(keys)) > 1 else ""
