@@ -42,21 +42,6 @@ def test_shift_and_scale_of_a_kernel_do_not_matter() -> None:
     torch.testing.assert_close(layer(x), before, atol=1e-5, rtol=1e-5)
 
 
-def test_raw_gradients_are_the_gradients_of_the_weights() -> None:
-    layer = convolution()
-    x, y = torch.randn(5, 2, 9, 9, dtype=torch.float64), torch.randn(5, 3, 5, 5, dtype=torch.float64)
-    plain = layer.standardized().detach().requires_grad_()
-    each, expected = [], []
-    for i in range(5):
-        loss = (F.conv2d(x[i : i + 1], plain, layer.bias, 2, 1) * y[i]).square().sum()
-        each.append(torch.autograd.grad(loss, plain)[0])
-        expected.append(torch.autograd.grad((layer(x[i : i + 1]) * y[i]).square().sum(), layer.weight)[0])
-    given = torch.stack(each)
-    before = given.clone()
-    torch.testing.assert_close(layer.raw_gradients(given), torch.stack(expected), rtol=1e-10, atol=1e-12)
-    assert torch.equal(given, before)
-
-
 def test_outputs_keep_the_variance_of_the_inputs() -> None:
     torch.manual_seed(0)
     layer = WeightStandardizedConv2d(16, 32, 3, bias=False)

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from consilia.core.errors import PlanError, ProtocolError
 from consilia.core.randomness import SecretRng, SharedSeed
 from consilia.dp.objective import ObjectivePerturbation
-from consilia.learning.stacking.combine import average_votes, average_weights, transfer_along
 from consilia.learning.stacking.importance import measured_importance
 from consilia.learning.stacking.predict import high_rows, low_rows, margins
 from consilia.learning.stacking.shape import StackShape, feature_blocks, one_model, sample_parts
@@ -199,31 +198,6 @@ def test_transfer_carries_what_the_source_knew() -> None:
     helped = [accuracy(work.shape, train_stack(work, features, positive, rng(k), source)) for k in range(8)]
     assert np.mean(helped) > np.mean(alone) + 0.1
     assert np.mean(helped) > 0.85
-
-
-def test_a_chain_hands_each_stack_to_the_next() -> None:
-    seen: list[object] = []
-
-    def site(value: float) -> Callable[[NDArray[np.float64] | None], NDArray[np.float64]]:
-        def answer(source: NDArray[np.float64] | None) -> NDArray[np.float64]:
-            seen.append(None if source is None else source.tolist())
-            return np.array([value])
-
-        return answer
-
-    assert transfer_along([site(1.0), site(2.0), site(3.0)]).tolist() == [3.0]
-    assert seen == [None, [1.0], [2.0]]
-    with pytest.raises(ValueError, match="at least one site"):
-        transfer_along([])
-
-
-def test_averages_use_public_weights() -> None:
-    shape = one_model(1)
-    stacks = [np.array([1.0, 0.0]), np.array([-3.0, 0.0])]
-    np.testing.assert_allclose(average_weights(stacks, [3.0, 1.0]), [0.0, 0.0])
-    votes = average_votes(shape, stacks, [1.0, 1.0], np.array([[5.0]]), 1.0)
-    assert -1 < votes[0] < 0  # the more certain site prevails
-    assert average_votes(shape, stacks, [9.0, 1.0], np.array([[5.0]]), 1.0)[0] > 0
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,8 @@ class WeightStandardizedConv2d(nn.Conv2d):
 
     The kernels w' have mean zero and norm one, so that outputs keep the variance of the inputs, at any size of the kernel.
 
-    A per-example gradient of w is one linear map, the same for every example, of that of w': form the latter as for a plain
-    convolution whose weight is `standardized()`, then take all of them through `raw_gradients`. Biases are a plain
-    convolution's.
+    A per-example gradient of w is one linear map, the same for every example, of that of w', which no example enters: clipping
+    per example stays as cheap as for a plain convolution.
 
     Source:
         Qiao et al. (2019), Micro-batch training with batch-channel normalization and weight standardization, equation 4; the
@@ -35,16 +34,6 @@ class WeightStandardizedConv2d(nn.Conv2d):
     def standardized(self) -> Tensor:
         """Return w', shape (out, channels, height, width)."""
         return self._centred() * self._scale()
-
-    def raw_gradients(self, gradients: Tensor) -> Tensor:
-        """Return gradients of w for gradients of w', both of shape (rows, out, channels, height, width).
-
-        With s = 1 / sqrt(N var + 1e-4): s (g - mean(g) - w' sum(g w')), with sums and means over an output's weights.
-        """
-        with torch.no_grad():
-            kernel = self.standardized()
-            along = (gradients * kernel).sum((2, 3, 4), keepdim=True)
-            return (gradients - gradients.mean((2, 3, 4), keepdim=True)).sub_(along * kernel).mul_(self._scale())
 
     def forward(self, x: Tensor) -> Tensor:
         """Convolve, shape (b, out, height', width')."""

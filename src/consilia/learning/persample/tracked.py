@@ -1,6 +1,6 @@
 """Stand-ins for a model's trainable tensors that tell a book of every use, wherever in the module it happens."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -74,8 +74,3 @@ def values(tree: Any) -> Any:
 
 def _live(tree: Any) -> Any:
     return tree_map(lambda leaf: leaf.live if isinstance(leaf, Tracked) else leaf, tree)
-
-
-def stand_ins(tree: Any) -> Iterator[Tracked]:
-    """Yield the stand-ins in a nest of arguments."""
-    return (leaf for leaf in tree_iter(tree) if isinstance(leaf, Tracked))
