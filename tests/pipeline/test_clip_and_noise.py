@@ -11,12 +11,12 @@ from scipy import stats
 
 from consilia.aggregate.rule import WeightedMean
 from consilia.core.errors import IllegalChain, PlanError
-from consilia.core.randomness import SecretRng
+from consilia.core.randomness import SecretRng, SharedSeed
 from consilia.core.spec import Segment, Unit, UpdateSpec
 from consilia.pipeline.chain import Chain, Protection, build, learner_spec
 from consilia.pipeline.clip import Clip
 from consilia.pipeline.noise import ServerNoise, SiteNoise
-from consilia.pipeline.transform import SumContext
+from consilia.pipeline.transform import SiteContext, SumContext
 
 SPEC = UpdateSpec((Segment("w", (6,)),))
 anything = st.floats(allow_nan=True, allow_infinity=True, width=32)
@@ -27,9 +27,13 @@ def rng(number: int = 0) -> SecretRng:
     return SecretRng(number.to_bytes(32, "big"))
 
 
+def at_site(number: int = 0) -> SiteContext:
+    return SiteContext(rng(number), SharedSeed.of(0))
+
+
 @given(vectors, st.floats(1e-3, 1e3))
 def test_clipped_norm_is_at_most_the_bound_even_as_float32(vector: np.ndarray, norm: float) -> None:
-    out = Chain((Clip(((6, norm),)),)).encode(vector, rng())
+    out = Chain((Clip(((6, norm),)),)).encode(vector, at_site())
     assert np.isfinite(out).all()
     assert math.sqrt(float(np.sum(out.astype(np.float64) ** 2))) <= norm
 
@@ -37,7 +41,7 @@ def test_clipped_norm_is_at_most_the_bound_even_as_float32(vector: np.ndarray, n
 @given(vectors)
 def test_parts_are_clipped_on_their_own(vector: np.ndarray) -> None:
     clip = Clip(((4, 1.0), (2, 0.5)))
-    out = clip.encode(vector, rng())
+    out = clip.encode(vector, at_site())
     assert np.linalg.norm(out[:4]) <= 1.0
     assert np.linalg.norm(out[4:]) <= 0.5
     assert clip.bound == pytest.approx(math.sqrt(1.25))
@@ -64,9 +68,9 @@ def test_one_site_moves_the_sum_by_at_most_the_stated_sensitivity(
         for i, (vector, weight, present) in enumerate(sites):
             if i == changed:
                 if replacement is not None:
-                    rule.add(total, clip.encode(replacement, rng()), weight)
+                    rule.add(total, clip.encode(replacement, at_site()), weight)
             elif present:
-                rule.add(total, clip.encode(vector, rng()), weight)
+                rule.add(total, clip.encode(vector, at_site()), weight)
         return rule.finish(total, total.total)
 
     stated = protection.sum_sensitivity / sum(weights.values())
@@ -83,8 +87,8 @@ def test_noise_has_its_scale_and_a_wrong_one_is_seen(placement: str) -> None:
     total = rule.zero(d)
     zero = np.zeros(d, np.float32)
     for i, weight in enumerate(weights.values()):
-        rule.add(total, chain.encode(zero, rng(i)), weight)
-    seen = chain.decode(total.total, SumContext(rng(9)))
+        rule.add(total, chain.encode(zero, at_site(i)), weight)
+    seen = chain.decode(total.total, SumContext(rng(9), SharedSeed.of(0)))
     # At the server one noise, scaled for the largest weight; at the sites every site's own.
     expected = z * norm * (3.0 if placement == "server" else math.hypot(3.0, 1.0))
     assert stats.kstest(seen / expected, "norm").pvalue > 1e-3

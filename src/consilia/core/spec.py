@@ -32,6 +32,13 @@ class Adjacency(StrEnum):
     ZERO_OUT = "zero-out"
 
 
+class Encoding(StrEnum):
+    """What the numbers of an update are: real, or integers modulo a power of two."""
+
+    REAL = "real"
+    RING = "ring"
+
+
 class Visibility(StrEnum):
     """What the coordinator sees of updates: each site's, a group's sum, or only the whole sum."""
 
@@ -66,6 +73,11 @@ class UpdateSpec:
             sensitivity C and range batch x C.
         noised: True once noise that carries the guarantee has been added.
         visibility: What the coordinator can see.
+        encoding: Real numbers, or integers in a ring; then bounds are in units of its grid.
+        shared_support: True while every site sends the same coordinates; masks and noise need that.
+        kept: How many of the `dim` coordinates are sent; None for all.
+        scale: Grid steps per unit where values are integers, else None.
+        weighted: True once the site's weight is inside the vector, so that sums are plain.
     """
 
     segments: tuple[Segment, ...]
@@ -75,6 +87,11 @@ class UpdateSpec:
     range_linf: float | None = None
     noised: bool = False
     visibility: Visibility = Visibility.SITE
+    encoding: Encoding = Encoding.REAL
+    shared_support: bool = True
+    kept: int | None = None
+    scale: float | None = None
+    weighted: bool = False
 
     @property
     def dim(self) -> int:

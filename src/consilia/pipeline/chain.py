@@ -6,12 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from consilia.core.errors import PlanError
-from consilia.core.randomness import SecretRng
 from consilia.core.spec import Unit, UpdateSpec
 from consilia.core.update import Vector
 from consilia.pipeline.clip import Clip
 from consilia.pipeline.noise import ServerNoise, SiteNoise
-from consilia.pipeline.transform import Array, SumContext, Transform
+from consilia.pipeline.transform import Array, SiteContext, SumContext, Transform
 
 
 @dataclass(frozen=True)
@@ -31,13 +30,13 @@ class Chain:
         found = [z for transform in self.transforms if (z := transform.noise_multiplier(own)) is not None]
         return found[0] if found else None  # the contracts let noise be drawn once
 
-    def encode(self, vector: Vector, rng: SecretRng) -> Vector:
+    def encode(self, vector: Vector, context: SiteContext) -> Vector:
         """At the site: return what leaves, shape (d,), float32."""
         if not self.transforms:
             return vector
         out: Array = vector
         for transform in self.transforms:
-            out = transform.encode(out, rng)
+            out = transform.encode(out, context)
         return out.astype(np.float32)
 
     def decode(self, total: Array, context: SumContext) -> Array:

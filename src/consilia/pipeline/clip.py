@@ -6,9 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from consilia.core.errors import IllegalChain
-from consilia.core.randomness import SecretRng
 from consilia.core.spec import Unit, UpdateSpec
-from consilia.pipeline.transform import Array, SumContext
+from consilia.pipeline.transform import Array, SiteContext, SumContext
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class Clip:
         """Clipping draws no noise."""
         return None
 
-    def encode(self, vector: Array, rng: SecretRng) -> Array:
+    def encode(self, vector: Array, context: SiteContext) -> Array:
         """Return the clipped vector, shape (d,)."""
         out = np.array(vector, dtype=np.float64)
         start = 0

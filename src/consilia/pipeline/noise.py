@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 
 from consilia.core.errors import IllegalChain
-from consilia.core.randomness import SecretRng
 from consilia.core.spec import UpdateSpec
 from consilia.dp.mechanism import GaussianMechanism
 from consilia.dp.sensitivity import effective_multiplier
-from consilia.pipeline.transform import Array, SumContext
+from consilia.pipeline.transform import Array, SiteContext, SumContext
 
 
 def _needs_bound(spec: UpdateSpec) -> float:
@@ -44,9 +43,9 @@ class SiteNoise:
         """The noise is scaled for the site's own bound."""
         return self.multiplier
 
-    def encode(self, vector: Array, rng: SecretRng) -> Array:
+    def encode(self, vector: Array, context: SiteContext) -> Array:
         """Return the noised vector, shape (d,)."""
-        return GaussianMechanism(self.multiplier, self.sensitivity).release(vector, rng)
+        return GaussianMechanism(self.multiplier, self.sensitivity).release(vector, context.rng)
 
     def decode(self, total: Array, context: SumContext) -> Array:
         """Nothing to undo."""
@@ -78,7 +77,7 @@ class ServerNoise:
         """The noise is scaled for the largest contribution, so a smaller one is covered by more."""
         return effective_multiplier(self.multiplier, own=own, largest=self.sum_sensitivity)
 
-    def encode(self, vector: Array, rng: SecretRng) -> Array:
+    def encode(self, vector: Array, context: SiteContext) -> Array:
         """The site sends its bounded vector as it is."""
         return vector
 

@@ -1,15 +1,34 @@
 """The port of a transform, and what its two halves may use."""
 
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import MutableMapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from consilia.core.randomness import SecretRng
+from consilia.core.randomness import SecretRng, SharedSeed
 from consilia.core.spec import UpdateSpec
 
-Array = NDArray[np.floating]
+Array = NDArray[Any]  # float32 or float64 where values are real, int64 in a ring
+State = MutableMapping[str, NDArray[np.generic]]
+
+
+@dataclass(frozen=True)
+class SiteContext:
+    """What the site's half may use.
+
+    Attributes:
+        rng: The site's secret randomness for this round.
+        shared: Public randomness of this round, the same at every site and at the server.
+        weight: The site's weight in the sum over the largest of any site's, in (0, 1].
+        state: What transforms keep at the site from one round that counted to the next, by name; they write to it.
+    """
+
+    rng: SecretRng
+    shared: SharedSeed
+    weight: float = 1.0
+    state: State = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -18,16 +37,15 @@ class SumContext:
 
     Attributes:
         rng: The server's secret randomness.
+        shared: Public randomness of this round, the same as the sites'.
     """
 
     rng: SecretRng
+    shared: SharedSeed
 
 
 class Transform(Protocol):
-    """One step of a pipeline: a contract, the site's half and the server's half.
-
-    State from round to round is not part of the port yet: it comes with the first transform that keeps any.
-    """
+    """One step of a pipeline: a contract, the site's half and the server's half."""
 
     def contract(self, spec: UpdateSpec) -> UpdateSpec:
         """Return the spec after this step, or raise `IllegalChain` saying what it needs and what came."""
@@ -41,10 +59,10 @@ class Transform(Protocol):
         """
         ...
 
-    def encode(self, vector: Array, rng: SecretRng) -> Array:
-        """At the site: map a vector of shape (d,) to the next one."""
+    def encode(self, vector: Array, context: SiteContext) -> Array:
+        """At the site: map a vector to the next one."""
         ...
 
     def decode(self, total: Array, context: SumContext) -> Array:
-        """At the server: map a weighted sum of shape (d,) back, in reverse order of the chain."""
+        """At the server: map a weighted sum back, in reverse order of the chain."""
         ...

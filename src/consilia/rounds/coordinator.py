@@ -19,7 +19,7 @@ from consilia.plan.schema import Plan
 from consilia.rounds import geometry
 from consilia.rounds.entropy import Entropy
 from consilia.rounds.exchange import Traffic, ask
-from consilia.rounds.pipelines import Pipeline
+from consilia.rounds.pipelines import Pipeline, shared_seed
 from consilia.rounds.ports import Arrival, Clock, Transport
 from consilia.rounds.rates import coordinator_factor
 from consilia.rounds.records import HIDDEN, RoundRecord
@@ -213,7 +213,9 @@ class Coordinator:
         total = rule.zero(self._update_dim)
         for site in names:  # in order of name: the sum does not depend on who answered first
             rule.add(total, gate.admitted[site], self._weights[site])
-        summed = pipeline.chain.decode(total.total, SumContext(self._entropy.stream("server", gate.round)))
+        summed = pipeline.chain.decode(
+            total.total, SumContext(self._entropy.stream("server", gate.round), shared_seed(self._config, gate.round))
+        )
         aggregate = rule.finish(total, summed)
         dim = state.model.size
         optimizer = server_optimizer(

@@ -16,10 +16,11 @@ from consilia.core.errors import ConsiliaError, ProtocolError
 from consilia.core.update import Bytes, ProtocolMessage, Release, Update, Vector
 from consilia.core.wire import decode, encode, pack_vector, unpack_vector
 from consilia.dp.ledger import Allotment
+from consilia.pipeline.transform import SiteContext
 from consilia.plan.run_plan import SiteHalf
 from consilia.rounds.entropy import Entropy
 from consilia.rounds.pending import Outcome, Pending
-from consilia.rounds.pipelines import Pipeline
+from consilia.rounds.pipelines import Pipeline, shared_seed
 from consilia.rounds.ports import Learner, LocalState, Score, Trained
 from consilia.rounds.scores import exact, noisy
 from consilia.store.crash import crash_point
@@ -217,7 +218,8 @@ class Site:
 
     def _seal(self, update: Update, pending: Pending, metrics: dict[str, Json]) -> bytes:
         number = pending.task.round
-        vector = self._pipelines[self._half.phase(number).index].chain.encode(update.vector, pending.secret)
+        context = SiteContext(pending.secret, shared_seed(self._half.plan, number))
+        vector = self._pipelines[self._half.phase(number).index].chain.encode(update.vector, context)
         return encode(Release(pack_vector(vector), self.name, number, self._half.digest, pending.model_digest, metrics))
 
     def _begin_evaluation(self, task: ProtocolMessage) -> bytes | Pending:

@@ -1,0 +1,1 @@
+"""Keys, signatures, sealing, secret sharing, encryption and attestation: primitives, without I/O."""
