@@ -201,7 +201,7 @@ def _value(text: str) -> object:
 
 
 def _anchor(raw: dict[str, Any], folder: Path) -> None:
-    for name, keys in (("data", ("path", "labels_path")), ("model", ("initial",))):
+    for name, keys in (("data", ("path", "labels_path")), ("model", ("initial",)), ("secure_sum", ("policy",))):
         section = raw.get(name)
         if not isinstance(section, dict):
             continue

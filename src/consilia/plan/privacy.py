@@ -16,7 +16,9 @@ class PrivacySection(Section):
         "none",
         description="What a neighbouring data set differs in; patient: all rows of a data.patient_column value at one site.",
     )
-    noise: Literal["site", "server", "distributed"] = Field("site", description="Where the noise is drawn.")
+    noise: Literal["site", "server", "distributed"] = Field(
+        "site", description="Where the noise is drawn; distributed: a share at each site, inside a secure sum."
+    )
     against: Literal["server", "other-sites", "world"] | None = Field(
         None,
         description=(

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from consilia.plan.privacy import PrivacySection
+from consilia.plan.secure_sum import MessagesSection, SecureSumSection
 from consilia.plan.stacking import StackSection
 from consilia.plan.training import TrainingSection
 from consilia.plan.values import Count, Multiplier, Name, Norm, Positive, Probability, Rounds, Section, Strength
@@ -198,6 +199,8 @@ class Plan(Section):
     model: ModelSection = Field(default_factory=ModelSection)
     training: TrainingSection = Field(default_factory=TrainingSection)
     privacy: PrivacySection = Field(default_factory=PrivacySection)
+    secure_sum: SecureSumSection = Field(default_factory=SecureSumSection)
+    messages: MessagesSection = Field(default_factory=MessagesSection)
     aggregation: AggregationSection = Field(default_factory=AggregationSection)
     evaluation: EvaluationSection = Field(default_factory=EvaluationSection)
     ledger: LedgerSection = Field(default_factory=LedgerSection)
