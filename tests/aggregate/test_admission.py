@@ -7,13 +7,13 @@ import pytest
 
 from consilia.aggregate.admission import Gate
 from consilia.core.update import ProtocolMessage, Release
-from consilia.core.wire import pack_vector
+from consilia.core.wire import pack_vector, unpack_vector
 
 GOOD = pack_vector(np.ones(3, np.float32))
 
 
 def gate() -> Gate:
-    return Gate(5, "plan", "model", frozenset({"a", "b"}), 3)
+    return Gate(5, "plan", "model", frozenset({"a", "b"}), lambda payload, who: unpack_vector(payload, 3, who=who))
 
 
 def release(**changes: object) -> Release:
@@ -26,7 +26,7 @@ def release(**changes: object) -> Release:
         ({"round": 4}, "late or replayed"),
         ({"plan_digest": "other"}, "another plan"),
         ({"model_digest": "other"}, "another model"),
-        ({"payload": GOOD[:-1]}, "wrong shape"),
+        ({"payload": GOOD[:-1]}, "malformed: 11 bytes instead of a vector of 3"),
         ({"payload": pack_vector(np.array([1, np.nan, 0], np.float32))}, "not finite"),
         ({"payload": pack_vector(np.array([1, np.inf, 0], np.float32))}, "not finite"),
     ],

@@ -12,8 +12,8 @@ from tests.rounds.bench import heart
 from consilia.core.errors import PlanError, StoreError
 from consilia.core.randomness import SharedSeed
 from consilia.plan.load import from_text
-from consilia.rounds.coordinator import quorum
 from consilia.rounds.entropy import Entropy
+from consilia.rounds.gather import quorum
 from consilia.rounds.geometry import cosines, norms
 from consilia.rounds.records import RoundRecord, summarise
 from consilia.rounds.result import binding_accountant

@@ -1,11 +1,12 @@
 """Which answers of a round count: only the offender loses its turn, and the records say why."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from consilia.core.errors import ProtocolError
-from consilia.core.update import ProtocolMessage, Release, Vector
+from consilia.core.update import Bytes, ProtocolMessage, Release, Vector
 from consilia.core.wire import unpack_vector
 
 
@@ -18,7 +19,7 @@ class Gate:
         plan_digest: What both ends agreed on.
         model_digest: The model that was sent out.
         asked: Sites that may answer.
-        dim: Length of the vector.
+        unpack: Reads a payload; raises `ProtocolError` where it is none.
         admitted: site -> vector, in order of admission.
         metrics: site -> the numbers that came along with an admitted answer.
         dropped: site -> reason.
@@ -28,7 +29,7 @@ class Gate:
     plan_digest: str
     model_digest: str
     asked: frozenset[str]
-    dim: int
+    unpack: Callable[[Bytes, str], Vector]
     admitted: dict[str, Vector] = field(default_factory=dict)
     metrics: dict[str, dict[str, object]] = field(default_factory=dict)
     dropped: dict[str, str] = field(default_factory=dict)
@@ -60,12 +61,17 @@ class Gate:
         if sender in self.admitted:
             return "answered twice; the first answer counts"
         try:
-            vector = unpack_vector(item.payload, self.dim, who=sender)
-        except ProtocolError:
-            return f"wrong shape: {len(item.payload)} bytes instead of {4 * self.dim}"
+            vector = self.unpack(item.payload, sender)
+        except ProtocolError as error:
+            return f"malformed: {error.problems[0].got} instead of {error.problems[0].needs}"
         if not np.isfinite(vector).all():
             return "not finite: NaN or infinite values"
         self.admitted[sender] = vector
         self.metrics[sender] = dict(item.metrics)
         self.dropped.pop(sender, None)
         return None
+
+
+def no_vector(payload: Bytes, who: str) -> Vector:
+    """Accept an answer without a vector, such as a score."""
+    return unpack_vector(payload, 0, who=who)

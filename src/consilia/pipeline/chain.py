@@ -7,7 +7,8 @@ import numpy as np
 
 from consilia.core.errors import PlanError
 from consilia.core.spec import Unit, UpdateSpec
-from consilia.core.update import Vector
+from consilia.core.update import Bytes, Vector
+from consilia.core.wire import pack_vector, unpack_vector
 from consilia.pipeline.clip import Clip
 from consilia.pipeline.noise import ServerNoise, SiteNoise
 from consilia.pipeline.transform import Array, SiteContext, SumContext, Transform
@@ -15,9 +16,15 @@ from consilia.pipeline.transform import Array, SiteContext, SumContext, Transfor
 
 @dataclass(frozen=True)
 class Chain:
-    """A pipeline from the learner's vector to the wire, and from the weighted sum back."""
+    """A pipeline from the learner's vector to the wire, and from the weighted sum back.
+
+    Attributes:
+        transforms: The steps.
+        sent: Length of the vector that leaves.
+    """
 
     transforms: tuple[Transform, ...] = ()
+    sent: int = 0
 
     def contract(self, spec: UpdateSpec) -> UpdateSpec:
         """Return the spec at the end, or raise `IllegalChain` at the first step that does not fit."""
@@ -30,20 +37,30 @@ class Chain:
         found = [z for transform in self.transforms if (z := transform.noise_multiplier(own)) is not None]
         return found[0] if found else None  # the contracts let noise be drawn once
 
-    def encode(self, vector: Vector, context: SiteContext) -> Vector:
-        """At the site: return what leaves, shape (d,), float32."""
-        if not self.transforms:
-            return vector
+    def encode(self, vector: Vector, context: SiteContext) -> Array:
+        """At the site: return what leaves, shape (sent,): float32, or int64 in a ring."""
         out: Array = vector
         for transform in self.transforms:
             out = transform.encode(out, context)
-        return out.astype(np.float32)
+        return out if out.dtype == np.int64 else out.astype(np.float32, copy=False)
 
     def decode(self, total: Array, context: SumContext) -> Array:
         """At the server: undo on the weighted sum, last transform first, shape (d,)."""
         for transform in reversed(self.transforms):
             total = transform.decode(total, context)
         return total
+
+    def pack(self, vector: Array) -> bytes:
+        """Return a real vector as bytes."""
+        return pack_vector(vector)
+
+    def unpack(self, payload: Bytes, who: str) -> Vector:
+        """Read a real vector back, shape (sent,).
+
+        Raises:
+            ProtocolError: If the payload is none.
+        """
+        return unpack_vector(payload, self.sent, who=who)
 
 
 @dataclass(frozen=True)
@@ -142,6 +159,6 @@ def build(spec: UpdateSpec, protection: Protection) -> Chain:
             steps.append(SiteNoise(protection.multiplier, clip.bound))
     if protection.unit is not Unit.NONE and protection.placement == "server" and protection.multiplier > 0:
         steps.append(ServerNoise(protection.multiplier, protection.sum_sensitivity))
-    chain = Chain(tuple(steps))
+    chain = Chain(tuple(steps), spec.dim)
     chain.contract(learner_spec(spec, protection))
     return chain

@@ -1,24 +1,24 @@
 """The coordinator: asks a cohort, adds what comes, steps the model, writes the round down, goes on."""
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from consilia.aggregate.admission import Gate
 from consilia.aggregate.optimizer import ServerOptimizer
-from consilia.aggregate.rule import WeightedMean
-from consilia.core.canonical import Json, digest_bytes
+from consilia.aggregate.rule import WeightedMean, WeightedSum
+from consilia.core.canonical import Json
 from consilia.core.errors import ProtocolError
 from consilia.core.update import ProtocolMessage, Vector
 from consilia.core.wire import decode, encode, pack_vector
-from consilia.pipeline.transform import SumContext
+from consilia.pipeline.transform import Array, SumContext
 from consilia.plan.run_plan import RunPlan
 from consilia.plan.schema import Plan
 from consilia.rounds import geometry
+from consilia.rounds.clear import Clear
 from consilia.rounds.entropy import Entropy
-from consilia.rounds.exchange import Traffic, ask
+from consilia.rounds.exchange import Traffic
+from consilia.rounds.gather import Gathered, Gatherer, Metrics
 from consilia.rounds.pipelines import Pipeline, shared_seed
 from consilia.rounds.ports import Arrival, Clock, Transport
 from consilia.rounds.rates import coordinator_factor
@@ -46,17 +46,19 @@ class Coordinator:
         journal: Where decided rounds are written down, durably.
         entropy: Source of secret randomness (noise at the server).
         clock: Monotonic seconds.
+        gatherer: Asks sites and adds what comes; in the clear when absent.
     """
 
     def __init__(
         self, plan: RunPlan, *, run: str, state: TrainingState, pipelines: Sequence[Pipeline], transport: Transport,
-        journal: Journal, entropy: Entropy, clock: Clock,
+        journal: Journal, entropy: Entropy, clock: Clock, gatherer: Gatherer | None = None,
     ) -> None:  # fmt: skip
         self._plan = plan
         self._config = plan.plan
         self._run = run
         self.state = state
         self._pipelines = pipelines
+        self._gatherer = gatherer or Clear(plan, run=run, pipelines=pipelines, transport=transport)
         self._transport = transport
         self._journal = journal
         self._entropy = entropy
@@ -118,7 +120,9 @@ class Coordinator:
         number = len(self._plan.schedule) + 2
         heads = {}
         for site in self._names:
-            task = ProtocolMessage("close", site, number, {**self._body(), "status": status})
+            task = ProtocolMessage(
+                "close", site, number, {"plan": self._plan.digest, "run": self._run, "status": status}
+            )
             self._transport.send(site, encode(task))
         for arrival in self._transport.events(self._config.aggregation.deadline_seconds):
             if isinstance(arrival, Arrival):
@@ -132,22 +136,15 @@ class Coordinator:
         state = self.state
         asked = self._plan.schedule[number - 1]
         record = RoundRecord(number, asked=sorted(asked), epsilon_budget=self._plan.epsilon)
-        payload = self._payload(state.model)
-        gate = Gate(number, self._plan.digest, digest_bytes(payload), frozenset(asked), self._update_dim)
-        traffic = ask(
-            self._transport, gate, kind="train", body=self._body(), counted=state.counted, payload=payload,
-            timeout=self._config.aggregation.deadline_seconds,
-        )  # fmt: skip
+        gathered = self._gatherer.updates(number, asked, self._payload(state.model), state.counted)
         crash_point("coordinator.after_collect")
-        self._count(traffic, record)
-        self._book(gate, asked, self._plan.phase(number).index)
-        record.answered, record.dropped = sorted(gate.admitted), dict(sorted(gate.dropped.items()))
-        needed = quorum(self._config.aggregation.quorum, len(asked))
-        if len(gate.admitted) < needed:
-            record.status = "skipped"
-            record.reason = f"{len(gate.admitted)} of {len(asked)} answers; quorum {needed}"
+        self._count(gathered.traffic, record)
+        self._book(gathered.metrics, asked, self._plan.phase(number).index)
+        record.answered, record.dropped = gathered.names, gathered.dropped
+        if gathered.total is None:
+            record.status, record.reason = "skipped", gathered.reason
         else:
-            self._step(gate, record)
+            self._step(gathered, gathered.total, record)
         state.round = number
         state.skipped += record.status == "skipped"
         record.epsilon_spent = self._spending.epsilon(state.charges, state.evaluations)
@@ -174,16 +171,9 @@ class Coordinator:
         state.pending = None
         return record
 
-    @property
-    def _update_dim(self) -> int:
-        return self._plan.spec.dim
-
     def _payload(self, model: Vector) -> bytes:
         control = self.state.control
         return pack_vector(model) if control is None else pack_vector(np.concatenate([model, control]))
-
-    def _body(self) -> dict[str, Json]:
-        return {"plan": self._plan.digest, "run": self._run}
 
     def _count(self, traffic: Traffic, record: RoundRecord) -> None:
         record.bytes_up += traffic.up
@@ -191,36 +181,32 @@ class Coordinator:
         self.state.bytes_up += traffic.up
         self.state.bytes_down += traffic.down
 
-    def _book(self, gate: Gate, asked: tuple[str, ...], phase: int) -> None:
+    def _book(self, metrics: Metrics, asked: tuple[str, ...], phase: int) -> None:
         # Asked counts as charged: the answer may have been computed and lost. A site that recomputed says so itself.
         if not self._charged:
             return
         for site in asked:
-            told = gate.metrics.get(site, {}).get("charges")
+            told = metrics.get(site, {}).get("charges")
             limit = self._limits[site][phase]
             claimed = min(told, limit) if isinstance(told, int) and not isinstance(told, bool) else 0
-            head = gate.metrics.get(site, {}).get("ledger_head")
+            head = metrics.get(site, {}).get("ledger_head")
             if isinstance(head, str):
                 self._heads[site] = head
             counts = self.state.charges.setdefault(site, [0] * len(self._plan.phases))
             counts[phase] = min(limit, max(counts[phase] + 1, claimed))
 
-    def _step(self, gate: Gate, record: RoundRecord) -> None:
-        state, names = self.state, sorted(gate.admitted)
-        phase = self._plan.phase(gate.round)
+    def _step(self, gathered: Gathered, total: Array, record: RoundRecord) -> None:
+        state, names = self.state, gathered.names
+        phase = self._plan.phase(record.round)
         pipeline = self._pipelines[phase.index]
+        context = SumContext(self._entropy.stream("server", record.round), shared_seed(self._config, record.round))
+        summed = pipeline.chain.decode(total, context)
         rule = WeightedMean(self._denominator(record.asked))
-        total = rule.zero(self._update_dim)
-        for site in names:  # in order of name: the sum does not depend on who answered first
-            rule.add(total, gate.admitted[site], self._weights[site])
-        summed = pipeline.chain.decode(
-            total.total, SumContext(self._entropy.stream("server", gate.round), shared_seed(self._config, gate.round))
-        )
-        aggregate = rule.finish(total, summed)
+        aggregate = rule.finish(WeightedSum(summed, gathered.weight), summed)
         dim = state.model.size
         optimizer = server_optimizer(
-            phase.plan, coordinator_factor(phase.plan.training, gate.round, len(self._plan.schedule)),
-            pipeline.protection.mean_variance(names, total.weight if rule.denominator is None else rule.denominator),
+            phase.plan, coordinator_factor(phase.plan.training, record.round, len(self._plan.schedule)),
+            pipeline.protection.mean_variance(names, gathered.weight if rule.denominator is None else rule.denominator),
         )  # fmt: skip
         # What the moments of another phase point at may not move any more.
         moments = state.moments if phase.index == state.phase else optimizer.init(dim)
@@ -229,20 +215,17 @@ class Coordinator:
             record.status, record.reason = "skipped", "the step was not finite; the last good model stays"
             return
         state.model, state.moments, state.phase = moved, moments, phase.index
-        state.counted.update(dict.fromkeys(names, gate.round))
+        state.counted.update(dict.fromkeys(names, record.round))
         if state.control is not None:
             share = len(names) / len(self._names)
             state.control = (state.control + share * aggregate[dim:]).astype(np.float32)
-        average(state, self._config.training, gate.round, len(self._plan.schedule))
+        average(state, self._config.training, record.round, len(self._plan.schedule))
         record.aggregate_norm = float(np.linalg.norm(aggregate))
-        if self._config.privacy.unit == "none" or self._config.privacy.noise == "site":
+        if gathered.updates and (self._config.privacy.unit == "none" or self._config.privacy.noise == "site"):
             # Each vector carries its own noise already (or nothing is protected): its norm costs nothing more.
-            record.update_norms = geometry.norms(gate.admitted)
-            record.cosine = geometry.cosines(gate.admitted, record.update_norms)
-        losses = [(self._weights[s], gate.metrics[s].get("loss")) for s in names]
-        known = [(w, float(v)) for w, v in losses if isinstance(v, int | float) and math.isfinite(v)]
-        if known:
-            record.train_loss = sum(w * v for w, v in known) / sum(w for w, _ in known)
+            record.update_norms = geometry.norms(gathered.updates)
+            record.cosine = geometry.cosines(gathered.updates, record.update_norms)
+        record.train_loss = gathered.loss
 
     def _denominator(self, asked: list[str]) -> float | None:
         privacy = self._config.privacy
@@ -253,15 +236,12 @@ class Coordinator:
     def _evaluate(self, model: Vector, record: RoundRecord) -> None:
         if self._config.evaluation.metrics == "hidden":
             return
-        payload = self._payload(model)
-        gate = Gate(record.round, self._plan.digest, digest_bytes(payload), frozenset(self._names), 0)
-        traffic = ask(
-            self._transport, gate, kind="evaluate", body=self._body(), counted=self.state.counted, payload=payload,
-            timeout=self._config.aggregation.deadline_seconds,
-        )  # fmt: skip
-        self._count(traffic, record)
+        scored = self._gatherer.scores(record.round, self._payload(model), self.state.counted)
+        self._count(scored.traffic, record)
         self.state.evaluations += 1
-        record.add_scores(gate.metrics, self._names)
+        record.add_scores(scored.metrics, self._names)
+        if scored.totals is not None:
+            record.add_totals(*scored.totals)
 
     def _charges(self, record: RoundRecord) -> list[dict[str, Json]]:
         if not self._charged:
@@ -285,8 +265,3 @@ def server_optimizer(plan: Plan, factor: float = 1.0, noise_variance: float = 0.
         training.server_optimizer, training.server_learning_rate * factor, training.server_momentum,
         training.server_beta2, training.server_tau, noise_variance,
     )  # fmt: skip
-
-
-def quorum(share: float, asked: int) -> int:
-    """Return how many of the asked must answer: a share of them when at most 1 (rounded up), else a number."""
-    return max(1, math.ceil(share * asked - 1e-9)) if share <= 1 else math.ceil(share)

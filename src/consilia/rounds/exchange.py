@@ -1,5 +1,6 @@
 """Ask sites, wait, admit: one exchange of a round, with every byte counted."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from consilia.aggregate.admission import Gate
@@ -24,7 +25,7 @@ def ask(
     *,
     kind: str,
     body: dict[str, Json],
-    counted: dict[str, int],
+    counted: Mapping[str, int],
     payload: bytes,
     timeout: float,
 ) -> Traffic:

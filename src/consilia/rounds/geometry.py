@@ -1,6 +1,7 @@
 """Norms and directions of one round's updates, for the records."""
 
 import math
+from collections.abc import Mapping
 from itertools import combinations
 
 import numpy as np
@@ -12,12 +13,12 @@ MAX_PAIRS = 12  # beyond that many sites a table of pairs helps nobody, and cost
 _BLOCK = 1 << 16  # coordinates at a time: every pair finds them in the processor's cache
 
 
-def norms(updates: dict[str, Vector]) -> dict[str, float]:
+def norms(updates: Mapping[str, Vector]) -> dict[str, float]:
     """Return the l2 norm of each site's update as it arrived."""
     return {site: math.sqrt(_dot(vector, vector)) for site, vector in updates.items()}
 
 
-def cosines(updates: dict[str, Vector], lengths: dict[str, float]) -> dict[str, Json]:
+def cosines(updates: Mapping[str, Vector], lengths: dict[str, float]) -> dict[str, Json]:
     """Return the mean cosine similarity over pairs of sites, and each pair for small cohorts.
 
     The mean over all pairs of n unit vectors u is (|sum u|^2 - n) / (n (n - 1)): linear in n.

@@ -14,7 +14,7 @@ import safetensors.numpy
 from consilia.core.canonical import Json, digest_bytes
 from consilia.core.errors import ConsiliaError, ProtocolError
 from consilia.core.update import Bytes, ProtocolMessage, Release, Update, Vector
-from consilia.core.wire import decode, encode, pack_vector, unpack_vector
+from consilia.core.wire import decode, encode, unpack_vector
 from consilia.dp.ledger import Allotment
 from consilia.pipeline.transform import SiteContext
 from consilia.plan.run_plan import SiteHalf
@@ -219,8 +219,9 @@ class Site:
     def _seal(self, update: Update, pending: Pending, metrics: dict[str, Json]) -> bytes:
         number = pending.task.round
         context = SiteContext(pending.secret, shared_seed(self._half.plan, number))
-        vector = self._pipelines[self._half.phase(number).index].chain.encode(update.vector, context)
-        return encode(Release(pack_vector(vector), self.name, number, self._half.digest, pending.model_digest, metrics))
+        chain = self._pipelines[self._half.phase(number).index].chain
+        payload = chain.pack(chain.encode(update.vector, context))
+        return encode(Release(payload, self.name, number, self._half.digest, pending.model_digest, metrics))
 
     def _begin_evaluation(self, task: ProtocolMessage) -> bytes | Pending:
         mode = self._half.plan.evaluation.metrics
