@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine, MetaData, Table, create_engine, event, insert, inspect, select
+from sqlalchemy import Connection, Engine, MetaData, Table, create_engine, event, insert, inspect, select, update
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
@@ -81,7 +81,7 @@ def _explain(who: str, error: BaseException) -> StoreError:
 
 def open_engine(
     path: Path, *, who: str, metadata: MetaData, header: Table, kind: str, version: int, name: str | None,
-    read_only: bool = False,
+    read_only: bool = False, grows_from: int | None = None,
 ) -> Engine:  # fmt: skip
     """Open a database file, and create it where there is none.
 
@@ -94,6 +94,7 @@ def open_engine(
         version: The version of its tables.
         name: Whose it is; None accepts any and creates nothing.
         read_only: Only to read; then a file or folder that this user may not write will do.
+        grows_from: The oldest version whose files lack nothing but tables; they are added. None: no other version will do.
 
     Raises:
         StoreError: If it is not a database, another kind of database, another owner's, of another
@@ -118,23 +119,28 @@ def open_engine(
     try:
         with faults(who):
             with reading(engine, who) as connection:
-                fresh = _recognise(connection, who, header, kind, version, name)
+                found = _recognise(connection, who, header, kind, (grows_from or version, version), name)
             if not sealed:
                 _write_ahead(engine, who)
-            if fresh:
+            if found != version:
                 with writing(engine, who, "store.create") as connection:
-                    # Asked again under the write lock: two processes may have seen the file empty.
-                    if _recognise(connection, who, header, kind, version, name):
-                        metadata.create_all(connection, checkfirst=False)
+                    # Asked again under the write lock: two processes may have seen the file empty, or old.
+                    found = _recognise(connection, who, header, kind, (grows_from or version, version), name)
+                    metadata.create_all(connection)
+                    if found is None:
                         connection.execute(insert(header).values(kind=kind, version=version, name=name))
+                    elif found != version:
+                        connection.execute(update(header).values(version=version))
     except BaseException:
         engine.dispose()
         raise
     return engine
 
 
-def _recognise(connection: Connection, who: str, header: Table, kind: str, version: int, name: str | None) -> bool:
-    """Return True for an empty database that may be filled, False for one of ours; refuse any other."""
+def _recognise(
+    connection: Connection, who: str, header: Table, kind: str, versions: tuple[int, int], name: str | None
+) -> int | None:
+    """Return the version of one of ours, None for an empty database that may be filled; refuse any other."""
     tables = inspect(connection).get_table_names()
     if not tables:
         if name is None:
@@ -142,7 +148,7 @@ def _recognise(connection: Connection, who: str, header: Table, kind: str, versi
                 who, needs=f"a Consilia {kind} file", got="an empty file",
                 hint="Its process was killed before it began: start a new run",
             )  # fmt: skip
-        return True
+        return None
     if header.name not in tables:
         raise StoreError.of(
             who, needs=f"a Consilia {kind} file", got="a database of another program",
@@ -154,9 +160,9 @@ def _recognise(connection: Connection, who: str, header: Table, kind: str, versi
             who, needs=f"a Consilia {kind} file", got=f"a file of kind {row.kind if row else 'unknown'!s}",
             hint="Name another file",
         )  # fmt: skip
-    if row.version != version:
+    if not versions[0] <= row.version <= versions[1]:
         raise StoreError.of(
-            who, needs=f"tables of version {version}", got=f"version {row.version}",
+            who, needs=f"tables of version {versions[1]}", got=f"version {row.version}",
             hint="Open it with the Consilia release that wrote it",
         )  # fmt: skip
     if name is not None and row.name != name:
@@ -164,7 +170,7 @@ def _recognise(connection: Connection, who: str, header: Table, kind: str, versi
             who, needs=f"the file of {name!r}", got=f"the file of {row.name!r}",
             hint="Each site and each run has a file of its own",
         )  # fmt: skip
-    return False
+    return int(row.version)
 
 
 def _writable(path: Path) -> bool:

@@ -13,7 +13,8 @@ from consilia.dp.ledger import Allotment, Relation
 from consilia.store.chains import Chains
 from consilia.store.engine import open_engine, reading
 from consilia.store.fingerprint import SiteKey
-from consilia.store.tables import SITE_VERSION, site_header, site_metadata
+from consilia.store.sessions import Sessions
+from consilia.store.tables import SITE_GROWS_FROM, SITE_VERSION, site_header, site_metadata
 
 
 class LedgerView:
@@ -25,12 +26,13 @@ class LedgerView:
         self._who = f"the ledger of site {site!r} ({path})"
         self._engine = open_engine(
             path, who=self._who, metadata=site_metadata, header=site_header, kind="site",
-            version=SITE_VERSION, name=site,
+            version=SITE_VERSION, name=site, grows_from=SITE_GROWS_FROM,
         )  # fmt: skip
         self._chains = Chains(self._who)
         self._key = SiteKey()
         self._fingerprints: dict[str, str] = {}
         self._lock = threading.RLock()  # the fold is shared by this process's threads
+        self.sessions = Sessions(self._engine, self._who)
 
     @classmethod
     def open(cls, path: Path, site: str) -> Self:

@@ -16,7 +16,8 @@ from sqlalchemy import (
     Text,
 )
 
-SITE_VERSION = 2
+SITE_VERSION = 3
+SITE_GROWS_FROM = 2  # files of this version lack tables only, which are added
 JOURNAL_VERSION = 1
 
 site_metadata = MetaData()
@@ -76,6 +77,26 @@ local_states = Table(
     Column("round", BigInteger, primary_key=True, autoincrement=False),
     Column("digest", String(64), nullable=False),
     Column("state", LargeBinary, nullable=False),
+)
+
+# Where a secure sum stands, one row a purpose: secret keys and shares among it.
+sessions = Table(
+    "sessions",
+    site_metadata,
+    Column("run", Text, primary_key=True),
+    Column("purpose", String(16), primary_key=True),
+    Column("round", BigInteger, nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("state", LargeBinary, nullable=False),
+)
+
+# What the coordinator signed for each round, as it came.
+transcripts = Table(
+    "transcripts",
+    site_metadata,
+    Column("run", Text, primary_key=True),
+    Column("round", BigInteger, primary_key=True, autoincrement=False),
+    Column("entry", LargeBinary, nullable=False),
 )
 
 journal_run = Table(

@@ -1,0 +1,91 @@
+"""What a site keeps of secure sums: its identity, where each sum stands, and what the coordinator signed.
+
+Guarantees:
+    A state is on disk before any byte that it produced is sent, so a site that was killed never answers a step of a sum
+    twice with two different answers.
+"""
+
+from sqlalchemy import Engine, insert, select
+from sqlalchemy.dialects.sqlite import insert as upsert
+
+from consilia.core.canonical import digest_bytes
+from consilia.core.errors import StoreError
+from consilia.store.engine import reading, writing
+from consilia.store.tables import sessions, site_key, transcripts
+
+_IDENTITY = "identity"
+
+
+class Sessions:
+    """The part of a site's file that secure sums write to.
+
+    Args:
+        engine: The site's database.
+        who: How errors name it.
+    """
+
+    def __init__(self, engine: Engine, who: str) -> None:
+        self._engine = engine
+        self._who = who
+
+    def identity(self, fresh: bytes) -> bytes:
+        """Return the site's secret identity; `fresh` becomes it where there is none yet.
+
+        Raises:
+            StoreError: If the file cannot be read or written.
+        """
+        with writing(self._engine, self._who, "identity") as connection:
+            found = connection.execute(select(site_key.c.key).where(site_key.c.name == _IDENTITY)).scalar_one_or_none()
+            if found is None:
+                connection.execute(insert(site_key).values(name=_IDENTITY, key=fresh))
+            return fresh if found is None else bytes(found)
+
+    def keep(self, run: str, purpose: str, round_number: int, state: bytes) -> None:
+        """Store where a sum stands, in place of the one of an earlier step or round.
+
+        Raises:
+            StoreError: If the file cannot be written.
+        """
+        values = {"round": round_number, "digest": digest_bytes(state), "state": state}
+        put = upsert(sessions).values(run=run, purpose=purpose, **values)
+        with writing(self._engine, self._who, "session.keep") as connection:
+            connection.execute(put.on_conflict_do_update(index_elements=["run", "purpose"], set_=values))
+
+    def state(self, run: str, purpose: str, round_number: int) -> bytes | None:
+        """Return where the sum of this round stands, or None if it has not begun here.
+
+        Raises:
+            StoreError: If the bytes changed on disk, or a later round has begun: there is no way back.
+        """
+        chosen = select(sessions).where(sessions.c.run == run, sessions.c.purpose == purpose)
+        with reading(self._engine, self._who) as connection:
+            row = connection.execute(chosen).one_or_none()
+        if row is None or row.round < round_number:
+            return None
+        if row.round > round_number or digest_bytes(row.state) != row.digest:
+            raise StoreError.of(
+                self._who, needs=f"the sum of round {round_number} of run {run!r} as it was left",
+                got=f"round {row.round}" if row.round != round_number else "other bytes",
+                hint="A round is summed once; ask for the next one",
+            )  # fmt: skip
+        return bytes(row.state)
+
+    def note(self, run: str, round_number: int, entry: bytes) -> None:
+        """Store the coordinator's signed entry of a round; the first one of a round stands.
+
+        Raises:
+            StoreError: If the file cannot be written.
+        """
+        put = upsert(transcripts).values(run=run, round=round_number, entry=entry).on_conflict_do_nothing()
+        with writing(self._engine, self._who, "transcript.note") as connection:
+            connection.execute(put)
+
+    def transcript(self, run: str) -> list[bytes]:
+        """Return a run's signed entries, in order.
+
+        Raises:
+            StoreError: If the file cannot be read.
+        """
+        chosen = select(transcripts.c.entry).where(transcripts.c.run == run).order_by(transcripts.c.round)
+        with reading(self._engine, self._who) as connection:
+            return [bytes(entry) for entry in connection.execute(chosen).scalars()]
