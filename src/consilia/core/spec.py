@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from consilia.core.errors import PlanError
+from consilia.core.ring import Ring
 
 
 class Unit(StrEnum):
@@ -75,8 +76,9 @@ class UpdateSpec:
         visibility: What the coordinator can see.
         encoding: Real numbers, or integers in a ring; then bounds are in units of its grid.
         shared_support: True while every site sends the same coordinates; masks and noise need that.
-        kept: How many of the `dim` coordinates are sent; None for all.
+        kept: Length of the vector once only that many of the `dim` coordinates go on, the same at every site; None for all.
         scale: Grid steps per unit where values are integers, else None.
+        ring: The ring that sums are taken in where values are integers, else None.
         weighted: True once the site's weight is inside the vector, so that sums are plain.
     """
 
@@ -91,12 +93,18 @@ class UpdateSpec:
     shared_support: bool = True
     kept: int | None = None
     scale: float | None = None
+    ring: Ring | None = None
     weighted: bool = False
 
     @property
     def dim(self) -> int:
-        """Length of the vector, d."""
+        """Number of coordinates of the model's update, d."""
         return sum(segment.size for segment in self.segments)
+
+    @property
+    def sent(self) -> int:
+        """Length of the vector at this point: `kept` of the d coordinates, or d."""
+        return self.dim if self.kept is None else self.kept
 
     def sensitivity(self, unit: Unit) -> float:
         """Return the l2 sensitivity of one site's vector to one unit.

@@ -11,7 +11,7 @@ from consilia.core.errors import PlanError, Problem
 from consilia.core.spec import Adjacency
 from consilia.core.version import VERSION
 from consilia.dp import pld
-from consilia.dp.event import AnyEvent, EpsilonDeltaEvent, Event
+from consilia.dp.event import AnyEvent, DiscreteGaussianEvent, EpsilonDeltaEvent, Event
 from consilia.dp.gaussian import exact_epsilon
 from consilia.dp.ranges import countable, settled
 from consilia.dp.rdp import ORDERS, epsilon_from_rdp, rdp_vector
@@ -54,7 +54,8 @@ def bound(composition: Composition, delta: float) -> Bound:
     """Return the tightest valid epsilon of a composition whose events are fixed in advance.
 
     Releases with an (epsilon, delta) of their own are added to what the others give for the rest of delta (basic
-    composition); pure ones may enter the RDP instead: the smaller counts. Where all are pure, delta may be 0.
+    composition); pure ones may enter the RDP instead: the smaller counts. Where all are pure, delta may be 0. With integer
+    noise in it, a composition is bounded by RDP alone: no privacy loss distribution is known for many coordinates.
 
     Raises:
         PlanError: If delta is not in (0, 1), or an event has no meaning.
@@ -87,11 +88,11 @@ def profile(composition: Composition, least: float, *, quick: bool = False) -> C
     """
     composition = tuple(composition)
     _require_meaning(composition, least)
-    parts, whole = _merged(composition), _whole(composition)
+    parts, integer, whole = _merged(composition), _integer(composition), _whole(composition)
     unsampled = len(parts) == 1 and parts[0][1] == 1
     noisy = all(multiplier > 0 for multiplier, _, _ in parts) and countable(sum(count for _, _, count in parts))
     curve = None
-    if parts and noisy and not unsampled:
+    if parts and noisy and not unsampled and not integer:
         curve = pld.pld_curve(parts, least, about=_rdp_epsilon(parts, (), least), quick=quick)
     total, spent = _sums(whole)
     if curve is None or spent:
@@ -101,20 +102,20 @@ def profile(composition: Composition, least: float, *, quick: bool = False) -> C
 
 @lru_cache(maxsize=512)
 def _bound(composition: tuple[tuple[AnyEvent, int], ...], delta: float, quick: bool) -> Bound:
-    whole, parts = _whole(composition), _merged(composition)
+    whole, parts, integer = _whole(composition), _merged(composition), _integer(composition)
     if not whole:
-        return _gaussian_bound(parts, delta, quick)
+        return _noise_bound(parts, integer, delta, quick)
     total, spent = _sums(whole)
     rest = delta - spent
-    if rest < 0 or (rest == 0 and parts):
+    if rest < 0 or (rest == 0 and (parts or integer)):
         return Bound(math.inf, "none: delta is used up", math.inf, math.inf)
-    if not parts:
+    if not parts and not integer:
         by_sum, by_pld, name = total, math.inf, _own("sum of epsilons")
     else:
-        gaussian = _gaussian_bound(parts, rest, quick)
-        by_sum, by_pld = total + gaussian.epsilon, total + gaussian.pld
-        name = f"sum of epsilons; {gaussian.accountant}"
-    by_rdp = math.inf if spent or rest == 0 else _rdp_epsilon(parts, whole, rest)
+        noise = _noise_bound(parts, integer, rest, quick)
+        by_sum, by_pld = total + noise.epsilon, total + noise.pld
+        name = f"sum of epsilons; {noise.accountant}"
+    by_rdp = math.inf if spent or rest == 0 else _rdp_epsilon(parts, (*integer, *whole), rest)
     if by_sum <= by_rdp:
         return Bound(by_sum, name, by_rdp, by_pld)
     return Bound(by_rdp, _own("RDP at integer orders"), by_rdp, by_pld)
@@ -124,21 +125,27 @@ def _whole(composition: Iterable[tuple[AnyEvent, int]]) -> list[tuple[EpsilonDel
     return [(event, times) for event, times in composition if isinstance(event, EpsilonDeltaEvent) and times]
 
 
+def _integer(composition: Iterable[tuple[AnyEvent, int]]) -> list[tuple[DiscreteGaussianEvent, int]]:
+    return [(event, times) for event, times in composition if isinstance(event, DiscreteGaussianEvent) and times]
+
+
 def _sums(whole: Iterable[tuple[EpsilonDeltaEvent, int]]) -> tuple[float, float]:
     pairs = [(event.epsilon * times, event.delta * times) for event, times in whole]
     return math.fsum(epsilon for epsilon, _ in pairs), math.fsum(delta for _, delta in pairs)
 
 
-def _gaussian_bound(parts: Sequence[pld.Part], delta: float, quick: bool) -> Bound:
-    if not parts:
+def _noise_bound(
+    parts: Sequence[pld.Part], integer: Sequence[tuple[DiscreteGaussianEvent, int]], delta: float, quick: bool
+) -> Bound:
+    if not parts and not integer:
         return Bound(0.0, "nothing is charged", 0.0, 0.0)
     if any(multiplier == 0 for multiplier, _, _ in parts):
         return Bound(math.inf, "none: a release has no noise", math.inf, math.inf)
     if not countable(sum(count for _, _, count in parts)):
         return Bound(math.inf, "none: too many releases", math.inf, math.inf)
-    by_rdp = _rdp_epsilon(parts, (), delta)
-    if by_rdp == 0:
-        return Bound(0.0, _own("RDP at integer orders"), 0.0, math.inf)  # nothing is left to tighten
+    by_rdp = _rdp_epsilon(parts, integer, delta)
+    if by_rdp == 0 or integer:
+        return Bound(by_rdp, _own("RDP at integer orders"), by_rdp, math.inf)  # nothing is left, or known, to tighten
     if len(parts) == 1 and parts[0][1] == 1:
         multiplier, _, count = parts[0]
         by_pld, name = exact_epsilon(math.sqrt(count) / multiplier, delta), _own("analytic Gaussian")
@@ -161,20 +168,20 @@ def rdp_epsilon(composition: Composition, delta: float) -> float:
         PlanError: If delta is not in (0, 1), or an event has no meaning.
     """
     _require_meaning(composition, delta)
-    parts, whole = _merged(composition), _whole(composition)
+    parts, integer, whole = _merged(composition), _integer(composition), _whole(composition)
     total, spent = _sums(whole)
-    if not parts:
+    if not parts and not integer:
         return _bound(tuple(composition), delta, True).epsilon
     if spent:
-        return total + _rdp_epsilon(parts, (), delta - spent) if delta > spent else math.inf
-    return _rdp_epsilon(parts, whole, delta)
+        return total + _rdp_epsilon(parts, integer, delta - spent) if delta > spent else math.inf
+    return _rdp_epsilon(parts, (*integer, *whole), delta)
 
 
-def _rdp_epsilon(parts: Sequence[pld.Part], pure: Sequence[tuple[EpsilonDeltaEvent, int]], delta: float) -> float:
+def _rdp_epsilon(parts: Sequence[pld.Part], others: Composition, delta: float) -> float:
     rdp = np.zeros_like(ORDERS)
     for multiplier, rate, count in parts:
         rdp = rdp + rdp_vector(Event(multiplier, rate, count))
-    for event, times in pure:
+    for event, times in others:
         rdp = rdp + times * rdp_vector(event)
     return epsilon_from_rdp(rdp, delta)
 
@@ -183,7 +190,7 @@ def _merged(composition: Iterable[tuple[AnyEvent, int]]) -> list[pld.Part]:
     # Equal mechanisms become one count; everything without sampling becomes one Gaussian (1/z^2 adds up).
     counts: dict[tuple[float, float], int] = {}
     for event, times in composition:
-        if isinstance(event, EpsilonDeltaEvent):
+        if not isinstance(event, Event):
             continue
         if times and event.steps and event.sampling_rate > 0 and not math.isinf(event.noise_multiplier):
             key = settled(event.noise_multiplier, event.sampling_rate)
@@ -214,7 +221,12 @@ def _require_meaning(composition: Composition, delta: float) -> None:
                                         f"epsilon {event.epsilon}, delta {event.delta}, charged {times} times",
                                         "Take it from what ran"))  # fmt: skip
             continue
-        if not event.noise_multiplier >= 0:
+        if isinstance(event, DiscreteGaussianEvent):
+            if event.share_variance < 1 or event.shares < 1 or event.dim < 1 or not 0 <= event.l2 < math.inf:
+                problems.append(Problem(who, "shares, a variance and a dimension of at least 1, and a finite sensitivity",
+                                        f"{event.shares} shares of variance {event.share_variance}, dimension {event.dim}, "
+                                        f"sensitivity {event.l2}", "Take them from the grid and the shares"))  # fmt: skip
+        elif not event.noise_multiplier >= 0:
             problems.append(Problem(who, "a noise multiplier of at least 0", str(event.noise_multiplier),
                                     "It is the noise's standard deviation over the sensitivity, such as 1.1"))  # fmt: skip
         if not 0 <= event.sampling_rate <= 1:

@@ -1,7 +1,7 @@
 """What was done to the data, as frozen values: the only thing an accountant sees.
 
-`Event` is Gaussian noise on a sum, `EpsilonDeltaEvent` a release whose (epsilon, delta) was proved as a whole. An event travels
-with the mechanism that draws the noise; nobody types an epsilon in.
+`Event` is Gaussian noise on a sum, `DiscreteGaussianEvent` integer noise that sites add up, `EpsilonDeltaEvent` a release whose
+(epsilon, delta) was proved as a whole. An event travels with the mechanism that draws the noise; nobody types an epsilon in.
 """
 
 from dataclasses import dataclass
@@ -9,6 +9,9 @@ from functools import cached_property
 
 from consilia.core.canonical import Json, digest
 from consilia.core.spec import Adjacency
+from consilia.dp.discrete_event import DiscreteGaussianEvent
+
+__all__ = ["AnyEvent", "DiscreteGaussianEvent", "EpsilonDeltaEvent", "Event", "event_from_json"]
 
 
 @dataclass(frozen=True)
@@ -119,14 +122,18 @@ class EpsilonDeltaEvent:
         return f"epsilon {self.epsilon:g}" + (f", delta {self.delta:g}" if self.delta else " without a delta")
 
 
-AnyEvent = Event | EpsilonDeltaEvent
+AnyEvent = Event | DiscreteGaussianEvent | EpsilonDeltaEvent
 
 
 def event_from_json(value: dict[str, Json]) -> AnyEvent:
-    """Read back an event of either kind.
+    """Read back an event of any kind.
 
     Raises:
-        ValueError: If it is neither.
+        ValueError: If it is none.
     """
-    whole = isinstance(value, dict) and value.get("mechanism") == "epsilon-delta"
-    return EpsilonDeltaEvent.from_json(value) if whole else Event.from_json(value)
+    mechanism = value.get("mechanism") if isinstance(value, dict) else None
+    if mechanism == "epsilon-delta":
+        return EpsilonDeltaEvent.from_json(value)
+    if mechanism == "discrete-gaussian":
+        return DiscreteGaussianEvent.from_json(value)
+    return Event.from_json(value)

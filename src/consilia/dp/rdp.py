@@ -1,17 +1,19 @@
-"""Renyi differential privacy of Gaussian releases at fixed integer orders.
+"""Renyi differential privacy of Gaussian releases, real or integer, at fixed integer orders.
 
 Integer orders only: there the subsampled Gaussian has a finite sum of positive terms, so nothing cancels. The usual
 series for fractional orders alternates in sign, and dp-accounting 0.6.0 gets those signs wrong.
 """
 
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from consilia.dp.event import AnyEvent, EpsilonDeltaEvent
-from consilia.dp.ranges import countable, settled
+from consilia.dp.discrete_rdp import unsampled_rdp
+from consilia.dp.event import AnyEvent, DiscreteGaussianEvent, EpsilonDeltaEvent
+from consilia.dp.ranges import NOISE_MULTIPLIER, SAMPLING_RATE, countable, settled
 
 Vector64 = NDArray[np.float64]
 
@@ -46,12 +48,27 @@ def _one_step(noise_multiplier: float, sampling_rate: float) -> Vector64:
         return np.full_like(ORDERS, np.inf if sampling_rate > 0 else 0.0)
     if sampling_rate == 1:
         return ORDERS / (2 * noise_multiplier**2)
-    # E_Q[(P/Q)^a] = 1 + sum over k >= 2 of C(a,k) (1-q)^(a-k) q^k (exp((k^2-k) / 2 z^2) - 1), because the binomial
+    k = np.arange(2.0, _TOP + 1)
+    return _sampled((k * k - k) / (2 * noise_multiplier**2), sampling_rate)
+
+
+@lru_cache(maxsize=64)
+def _one_discrete_step(event: DiscreteGaussianEvent) -> Vector64:
+    if event.ratio < NOISE_MULTIPLIER.low:
+        return np.full_like(ORDERS, np.inf if event.sampling_rate > 0 else 0.0)
+    if event.sampling_rate in (0.0, 1.0):
+        return event.sampling_rate * unsampled_rdp(event, ORDERS)
+    k = np.arange(2.0, _TOP + 1)
+    return _sampled((k - 1) * unsampled_rdp(event, k), max(event.sampling_rate, SAMPLING_RATE.low))
+
+
+def _sampled(exponent: Vector64, sampling_rate: float) -> Vector64:
+    """Return RDP at `ORDERS` of a Poisson-sampled release, from the logarithms of E_Q[(P/Q)^k], k = 2.._TOP."""
+    # E_Q[((1-q) + q P/Q)^a] = 1 + sum over k >= 2 of C(a,k) (1-q)^(a-k) q^k (E_Q[(P/Q)^k] - 1), because the binomial
     # law sums to 1. Without that 1 the digits that a tiny q leaves are kept.
     rest, index, log_binomial, starts = _terms()
     k = np.arange(2.0, _TOP + 1)
-    exponent = (k * k - k) / (2 * noise_multiplier**2)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", under="ignore"):
         by_k = k * np.log(sampling_rate) + exponent + np.log(-np.expm1(-exponent))
     logs = log_binomial + rest * np.log1p(-sampling_rate) + by_k[index]
     top = np.maximum.reduceat(logs, starts)
@@ -68,13 +85,15 @@ def rdp_vector(event: AnyEvent) -> Vector64:
     Guarantees:
         For every order a, the Renyi divergence of order a between the releases on neighbouring data sets, either way
         round, is at most the value returned, if each step adds Gaussian noise of `noise_multiplier` times the
-        sensitivity to a sum over an independent, secret Poisson sample of rate `sampling_rate`; or if the release is
-        `epsilon`-differentially private with delta = 0 (infinite where it has a delta).
+        sensitivity to a sum over an independent, secret Poisson sample of rate `sampling_rate`; or discrete Gaussian
+        shares to such a sum of integers; or if the release is `epsilon`-differentially private with delta = 0 (infinite
+        where it has a delta).
 
     Source:
         Mironov, Talwar and Zhang (2019), Renyi differential privacy of the sampled Gaussian mechanism, section 3.3
         (integer orders; theorem 5 for the direction). Mironov (2017), Renyi differential privacy, for q = 1.
         Bun and Steinke (2016), Concentrated differential privacy, proposition 3.3, for pure releases.
+        Kairouz, Liu and Steinke (2021) for integer noise; its sampling is proved in docs/guarantees-distributed.md.
     """
     if isinstance(event, EpsilonDeltaEvent):
         if event.delta > 0:
@@ -84,6 +103,8 @@ def rdp_vector(event: AnyEvent) -> Vector64:
         return np.zeros_like(ORDERS)
     if not countable(event.steps):
         return np.full_like(ORDERS, np.inf)
+    if isinstance(event, DiscreteGaussianEvent):
+        return event.steps * _one_discrete_step(replace(event, steps=1))
     return event.steps * _one_step(*settled(event.noise_multiplier, event.sampling_rate))
 
 

@@ -4,7 +4,7 @@ import math
 
 from consilia.core.errors import PlanError
 from consilia.core.spec import Adjacency, Unit
-from consilia.dp.event import AnyEvent, EpsilonDeltaEvent, Event
+from consilia.dp.event import AnyEvent, DiscreteGaussianEvent, EpsilonDeltaEvent, Event
 from consilia.learning.work import LocalWork
 from consilia.pipeline.chain import Chain
 from consilia.plan.phases import Phase
@@ -65,6 +65,10 @@ def _covers(charged: AnyEvent, runs: AnyEvent) -> bool:
             and charged.epsilon >= runs.epsilon
             and charged.delta >= runs.delta
         )
+    if isinstance(charged, DiscreteGaussianEvent) and isinstance(runs, DiscreteGaussianEvent):
+        return charged.covers(runs)
+    if isinstance(charged, DiscreteGaussianEvent) or isinstance(runs, DiscreteGaussianEvent):
+        return False
     slack = 1.0 + 1e-9  # the plan rounds a ratio of weights down at the twelfth digit
     return (
         charged.adjacency is runs.adjacency

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from consilia.core.errors import PlanError
-from consilia.dp.event import AnyEvent, Event
+from consilia.dp.event import AnyEvent, DiscreteGaussianEvent, Event
 from consilia.dp.search import Events
 from consilia.dp.selection import price, rough_price, trial_noise
 from consilia.dp.selection_trials import Fixed, Trials
@@ -190,6 +190,8 @@ def _scaled(half: SiteHalf, z: float) -> Events:
     def scaled(event: AnyEvent) -> AnyEvent:
         if isinstance(event, Event) and event in training:
             return replace(event, noise_multiplier=event.noise_multiplier * factor)
+        if isinstance(event, DiscreteGaussianEvent) and event in training:
+            return event.scaled(factor)
         return event
 
     return tuple((scaled(event), times) for event, times in half.events)
