@@ -13,6 +13,9 @@ def _needs_bound(spec: UpdateSpec) -> float:
     if spec.noised:
         raise IllegalChain.of("noise", needs="an update without noise yet", got="a noised update",
                               hint="Draw the noise once: at the site or at the server")  # fmt: skip
+    if not spec.shared_support:
+        raise IllegalChain.of("noise", needs="the same coordinates from every site", got="each site's own choice",
+                              hint="Set messages.random_k instead of messages.top_k")  # fmt: skip
     if spec.l2_bound is None:
         raise IllegalChain.of("noise", needs="an update of bounded sensitivity", got="no bound",
                               hint="Clip before the noise")  # fmt: skip
