@@ -86,6 +86,14 @@ def test_keys_that_nobody_would_make_are_refused() -> None:
             pytest.fail(f"{kind}: {PaillierKey.from_bytes(payload, who='a sealed key')}")
 
 
+def test_primes_that_do_not_fit_together_are_told() -> None:
+    assert PaillierKey(23, 31).sound()
+    assert not PaillierKey(19, 31).sound()  # 18 and 30 share 6
+    assert not PaillierKey(31, 31).sound()
+    assert not PaillierKey(19, 23).sound()  # 437 has 9 bits
+    assert not PaillierKey(29, 31).sound()  # 29 is 1 mod 4
+
+
 def test_a_key_prints_none_of_itself() -> None:
     key = paillier_key()
     for number in (key.p, key.q):

@@ -39,6 +39,12 @@ def test_a_lane_is_never_wider_than_value_and_count_ask_for(value_bits: int, cou
     assert 2 * lanes.bound * count < 2**lanes.width
 
 
+def test_full_lanes_stay_below_the_least_modulus_of_their_length() -> None:
+    lanes = Lanes(64, 3, 42)  # of 8 bits: 8 of them would reach 2^64, 7 stay below 2^63
+    assert (lanes.width, lanes.per_plaintext) == (8, 7)
+    assert max(42 * plain for plain in lanes.pack(np.full(40, 3))) < 2**63
+
+
 def test_one_vector_more_would_run_over() -> None:
     """The width is the least: with room for 8 vectors of +-4, which make 64, lanes have 7 bits and not 6."""
     assert Lanes(64, 4, 8).width == 7

@@ -100,10 +100,10 @@ class PaillierKey:
         return key
 
     def sound(self) -> bool:
-        """Return whether p and q, if prime, make a key: distinct, of full length, 3 mod 4, p - 1 and q - 1 share only 2."""
+        """Return whether p and q, if prime, make a key: of full length, 3 mod 4, p - 1 and q - 1 share only 2 (so p is not q)."""
         half = self.p.bit_length()
         full = half == self.q.bit_length() and self.public.bits == 2 * half
-        return full and self.p != self.q and self.p % 4 == self.q % 4 == 3 and math.gcd(self.p - 1, self.q - 1) == 2
+        return full and self.p % 4 == self.q % 4 == 3 and math.gcd(self.p - 1, self.q - 1) == 2
 
 
 class _Half:

@@ -61,10 +61,10 @@ class PaillierPublic:
         ]
         n, product = number(self.n), number(1)
         for ciphertext in found:
-            if not 0 < ciphertext < self.square:
+            if ciphertext >= self.square:
                 raise malformed(who, "ciphertexts in [1, n^2)", "a number outside")
             product = product * (ciphertext % n) % n  # one greatest common divisor for all of them
-        if math.gcd(int(product), self.n) != 1:
+        if math.gcd(int(product), self.n) != 1:  # 0 is none either
             raise malformed(who, "ciphertexts coprime to n", "one that is not")
         return found
 
