@@ -2,46 +2,37 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from consilia.core.errors import PlanError
 from consilia.dp.accountant import Bound, bound
 from consilia.dp.calibrate import noise_multiplier
 from consilia.dp.event import AnyEvent
-from consilia.dp.truncation import truncation_delta
-from consilia.plan.events import evaluation_event, evaluations, ratios, round_event, sampling_rate
+from consilia.plan.events import evaluation_event, evaluations
+from consilia.plan.exposure import Exposure, Part, cut_delta, exposed, exposure_of, shares_against
 from consilia.plan.phases import Phase, first_rounds
 from consilia.plan.phases import phases as phases_of
+from consilia.plan.rules_privacy import against
 from consilia.plan.run_plan import ADVERSARIES, Charge, SiteTerms
 from consilia.plan.schedule import Schedule
 from consilia.plan.schema import Plan
 from consilia.plan.terms import site_terms
 
-_SERVER_SIDE = ("server", "server+colluding-sites")
 _Composition = tuple[tuple[AnyEvent, int], ...]
+_Parts = dict[str, tuple[Part, ...]]
 
 
-@dataclass(frozen=True)
-class _Part:
-    """What one phase adds to a site's composition."""
-
-    phase: Phase
-    ratio: float
-    steps: int
-    turns: int
-    count: int
-    cap: int
-
-    def event(self, z: float) -> AnyEvent:
-        return round_event(self.phase.plan, z * self.phase.noise_scale, self.steps, self.ratio)
-
-
-# What tells one site's composition from another's; sites of equal exposure have equal bounds.
-_Exposure = tuple[tuple[float, int, int], ...]
-
-
-def charges(plan: Plan, phases: tuple[Phase, ...], sites: tuple[SiteTerms, ...], z: float) -> dict[str, Charge]:
+def charges(
+    plan: Plan, phases: tuple[Phase, ...], sites: tuple[SiteTerms, ...], z: float, *, cohort: int, dim: int
+) -> dict[str, Charge]:
     """Return what each site may be charged at noise multiplier `z`, and its bound against each adversary.
+
+    Args:
+        plan: The plan.
+        phases: Its phases.
+        sites: Every site's terms.
+        z: The noise multiplier.
+        cohort: Sites that a round asks, the most of any round.
+        dim: Coordinates of the vector that the learner hands over.
 
     Raises:
         PlanError: If the batch cap is so small that cut batches use up delta.
@@ -49,62 +40,83 @@ def charges(plan: Plan, phases: tuple[Phase, ...], sites: tuple[SiteTerms, ...],
     Guarantees:
         Each epsilon holds together with the plan's delta: the part of delta that batches cut at their cap may cost
         is taken off before the accountant is asked. It covers the whole schedule: stopping early earns nothing. A
-        phase without noise releases clipped sums as they are, so then no epsilon holds for the run.
+        phase without noise releases clipped sums as they are, so then no epsilon holds for the run. Where sites add shares
+        of the noise, each adversary's bound counts on the shares it cannot know; the ledger books the one claimed against.
     """
     if plan.privacy.unit == "none":
         nothing = Charge((None,) * len(phases), None, 0, dict.fromkeys(ADVERSARIES), 0.0, "none")
         return {terms.name: nothing for terms in sites}
-    parts = _parts(phases, sites)
-    hidden: tuple[str, ...] = ADVERSARIES
+    parts = exposed(phases, sites, cohort=cohort, dim=dim)
+    shares = {who: shares_against(plan, who, cohort) for who in ADVERSARIES}
+    claimed = shares[against(plan)] or 1
     if any(phase.noise_scale == 0 for phase in phases):
-        extra = 0.0
-        bounds = dict.fromkeys(map(_exposure, parts.values()), Bound(math.inf, "none", math.inf, math.inf))
+        void = Bound(math.inf, "none", math.inf, math.inf)
+        shares, priced = (
+            dict.fromkeys(ADVERSARIES),
+            {claimed: (dict.fromkeys(map(exposure_of, parts.values()), void), 0.0)},
+        )
     else:
-        hidden = _SERVER_SIDE if plan.privacy.noise == "server" else ()
-        bounds, extra = _bounds(plan, parts, z)
+        priced = {count: _bounds(plan, parts, z, count) for count in {claimed, *shares.values()} if count is not None}
     found = {}
     for site, each in parts.items():
-        epsilon = bounds[_exposure(each)].epsilon
+        exposure = exposure_of(each)
+        bounds, extra = priced[claimed]
         found[site] = Charge(
-            round_events=tuple(part.event(z) for part in each),
+            round_events=tuple(part.event(z, claimed) for part in each),
             evaluation_event=evaluation_event(plan),
             evaluations=evaluations(plan),
-            epsilon={who: None if who in hidden else epsilon for who in ADVERSARIES},
+            epsilon={
+                who: None if count is None else priced[count][0][exposure].epsilon for who, count in shares.items()
+            },
             extra_delta=extra,
-            accountant=bounds[_exposure(each)].accountant,
+            accountant=bounds[exposure].accountant,
         )
     return found
 
 
-def calibrate(plan: Plan, phases: tuple[Phase, ...], sites: tuple[SiteTerms, ...]) -> float:
+def calibrate(plan: Plan, phases: tuple[Phase, ...], sites: tuple[SiteTerms, ...], *, cohort: int, dim: int) -> float:
     """Return the smallest noise multiplier at which every site's bound is at most `privacy.epsilon`.
 
     It is rounded up at the sixth digit, so that every machine names the same number.
+
+    Args:
+        plan: The plan.
+        phases: Its phases.
+        sites: Every site's terms.
+        cohort: Sites that a round asks, the most of any round.
+        dim: Coordinates of the vector that the learner hands over.
 
     Raises:
         PlanError: If no noise meets the target: batches cut too early, or evaluations that cost too much.
     """
     target = plan.privacy.epsilon or math.inf
-    parts = _parts(phases, sites)
+    parts, shares = exposed(phases, sites, cohort=cohort, dim=dim), shares_against(plan, against(plan), cohort) or 1
     rest = (plan.privacy.delta or 0.0) - _cut(plan, parts, target)
     _evaluations_fit(plan, target, rest)
-    # The least ratio and the most turns first: the others then pass without a search of their own.
+    # The most exposed and the most turns first: the others then pass without a search of their own.
     distinct = sorted(
-        {_exposure(each): each for each in parts.values()}.values(),
-        key=lambda each: (min(part.ratio for part in each), -sum(part.turns * part.steps for part in each)),
+        {exposure_of(each): each for each in parts.values()}.values(),
+        key=lambda each: (min(part.cover for part in each), -sum(part.turns * part.steps for part in each)),
     )
     z = 0.0
     for each in distinct:
-        make = _composer(plan, each)
+        make = _composer(plan, each, shares)
         if any(part.turns for part in each) and (z == 0.0 or bound(make(z), rest).epsilon > target):
             z = _rounded_up(noise_multiplier(epsilon=target, delta=rest, make=make))
-    while z and any(bound(_composer(plan, each)(z), rest).epsilon > target for each in distinct):
+    while z and any(bound(_composer(plan, each, shares)(z), rest).epsilon > target for each in distinct):
         z = _rounded_up(z * (1.0 + 1e-5))  # an accountant's grid may move with z by a hair
     return z
 
 
-def affordable(plan: Plan, counts: Mapping[str, int], schedule: Schedule) -> int:
+def affordable(plan: Plan, counts: Mapping[str, int], schedule: Schedule, *, cohort: int, dim: int) -> int:
     """Return how many of the scheduled rounds `privacy.epsilon` pays for at the plan's own noise multiplier.
+
+    Args:
+        plan: The plan.
+        counts: Registered rows of each site.
+        schedule: Who is asked when.
+        cohort: Sites that a round asks, the most of any round.
+        dim: Coordinates of the vector that the learner hands over.
 
     Raises:
         PlanError: If it does not pay for one.
@@ -119,10 +131,11 @@ def affordable(plan: Plan, counts: Mapping[str, int], schedule: Schedule) -> int
         cut = first_rounds(plan, rounds)
         parts = phases_of(cut)
         try:
-            charged = charges(cut, parts, site_terms(cut, parts, counts, schedule[:rounds]), z)
+            charged = charges(cut, parts, site_terms(cut, parts, counts, schedule[:rounds]), z, cohort=cohort, dim=dim)
         except PlanError:  # at so large an epsilon cut batches use up delta
             return False
-        return all(value is None or value <= target for charge in charged.values() for value in charge.epsilon.values())
+        bounds = [charge.epsilon[against(plan)] for charge in charged.values()]
+        return all(value is None or value <= target for value in bounds)
 
     low, high = 0, len(schedule)
     if fits(high):
@@ -138,24 +151,26 @@ def affordable(plan: Plan, counts: Mapping[str, int], schedule: Schedule) -> int
     return low
 
 
-def _composer(plan: Plan, parts: tuple[_Part, ...]) -> Callable[[float], _Composition]:
+def _composer(plan: Plan, parts: tuple[Part, ...], shares: int) -> Callable[[float], _Composition]:
     scored = evaluation_event(plan)
     # A held-out row is in no batch and a training row in no score: adding both is more than either can lose.
     tail: _Composition = () if scored is None else ((scored, evaluations(plan)),)
 
     def make(z: float) -> _Composition:
-        return (*((part.event(z), part.turns) for part in parts), *tail)
+        return (*((part.event(z, shares), part.turns) for part in parts), *tail)
 
     return make
 
 
-def _bounds(plan: Plan, parts: dict[str, tuple[_Part, ...]], z: float) -> tuple[dict[_Exposure, Bound], float]:
+def _bounds(plan: Plan, parts: _Parts, z: float, shares: int) -> tuple[dict[Exposure, Bound], float]:
     """Return each exposure's bound and the delta spent on cut batches, which is priced at the largest epsilon."""
     delta, priced_at = plan.privacy.delta or 0.0, plan.privacy.epsilon or 0.0
-    distinct = {_exposure(each): each for each in parts.values()}
+    distinct = {exposure_of(each): each for each in parts.values()}
     while True:
         extra = _cut(plan, parts, priced_at)
-        found = {exposure: bound(_composer(plan, each)(z), delta - extra) for exposure, each in distinct.items()}
+        found = {
+            exposure: bound(_composer(plan, each, shares)(z), delta - extra) for exposure, each in distinct.items()
+        }
         largest = max(item.epsilon for item in found.values())
         # The price grows with epsilon and epsilon with the price: go up until the price covers its result.
         if not math.isfinite(largest) or _cut(plan, parts, largest) <= extra:
@@ -163,7 +178,7 @@ def _bounds(plan: Plan, parts: dict[str, tuple[_Part, ...]], z: float) -> tuple[
         priced_at = largest * (1.0 + 1e-6)
 
 
-def _cut(plan: Plan, parts: dict[str, tuple[_Part, ...]], epsilon: float) -> float:
+def _cut(plan: Plan, parts: _Parts, epsilon: float) -> float:
     """Return the largest part of delta that cut batches cost any site, over all phases.
 
     Raises:
@@ -171,8 +186,8 @@ def _cut(plan: Plan, parts: dict[str, tuple[_Part, ...]], epsilon: float) -> flo
     """
     delta = plan.privacy.delta or 0.0
     cuts = plan.privacy.within_site and plan.training.batch == "poisson"  # at every rate, 1 included
-    each = {tuple(_draws(part) for part in site) for site in parts.values()} if cuts else set()
-    spent = max((math.fsum(_cut_delta(draw, epsilon) for draw in draws) for draws in each), default=0.0)
+    each = {tuple(part.draws for part in site) for site in parts.values()} if cuts else set()
+    spent = max((math.fsum(cut_delta(draw, epsilon) for draw in draws) for draws in each), default=0.0)
     if spent > 0 and spent >= delta / 2:
         raise PlanError.of(
             "plan key training.batch_cap",
@@ -181,15 +196,6 @@ def _cut(plan: Plan, parts: dict[str, tuple[_Part, ...]], epsilon: float) -> flo
             hint="Raise or remove training.batch_cap, or ask for a smaller epsilon",
         )
     return spent
-
-
-def _draws(part: _Part) -> tuple[int, float, int, int]:
-    return part.count, sampling_rate(part.phase.plan), part.cap, part.steps * part.turns
-
-
-def _cut_delta(draws: tuple[int, float, int, int], epsilon: float) -> float:
-    count, rate, cap, steps = draws
-    return truncation_delta(count, rate, cap, steps, epsilon) if cap < count and steps else 0.0
 
 
 def _evaluations_fit(plan: Plan, target: float, delta: float) -> None:
@@ -204,21 +210,6 @@ def _evaluations_fit(plan: Plan, target: float, delta: float) -> None:
             got=f"{evaluations(plan)} evaluations that cost {cost:.3g} alone",
             hint="Raise it, or evaluate less often with evaluation.every",
         )
-
-
-def _parts(phases: tuple[Phase, ...], sites: tuple[SiteTerms, ...]) -> dict[str, tuple[_Part, ...]]:
-    ratio = [ratios(phase, sites) for phase in phases]
-    return {
-        terms.name: tuple(
-            _Part(phase, own[terms.name], here.steps, here.participations, terms.count, here.batch_cap)
-            for phase, own, here in zip(phases, ratio, terms.phases, strict=True)
-        )
-        for terms in sites
-    }
-
-
-def _exposure(parts: tuple[_Part, ...]) -> _Exposure:
-    return tuple((part.ratio, part.steps, part.turns) for part in parts)
 
 
 def _rounded_up(z: float) -> float:

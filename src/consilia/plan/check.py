@@ -13,12 +13,14 @@ from consilia.pipeline.chain import build, learner_spec
 from consilia.plan.accounting import affordable, calibrate, charges
 from consilia.plan.census import cohort_problems, registered
 from consilia.plan.events import adjacency_of
+from consilia.plan.grid import secure_terms
 from consilia.plan.load import canonical
 from consilia.plan.notices import delta_problems, warnings
 from consilia.plan.phases import Phase, first_rounds, phases, total_rounds
 from consilia.plan.protection import protection_of
 from consilia.plan.rules import broken
 from consilia.plan.rules_privacy import against
+from consilia.plan.rules_secure import secure_problems
 from consilia.plan.rules_stacking import once_problems
 from consilia.plan.run_plan import RunPlan, SiteTerms
 from consilia.plan.schedule import cohort_size, schedule
@@ -56,21 +58,27 @@ def check(
     if plan.privacy.unit != "none":
         found += delta_problems(plan, {site: max(count, 1) for site, count in public.items()})
     if counts:
-        found += cohort_problems(plan, len(counts))
+        found += [
+            *cohort_problems(plan, len(counts)),
+            *secure_problems(plan, cohort_size(plan.aggregation, len(counts))),
+        ]
     if found:
         raise PlanError(found)
     asked = schedule(plan.aggregation, public, total_rounds(plan), SharedSeed.of(plan.run.seed))
+    numbers = {"cohort": max(map(len, asked)), "dim": _dim(plan, segments)}
+    if unfit := secure_problems(plan, numbers["cohort"]):  # here also where client sampling varies
+        raise PlanError(unfit)
     if plan.privacy.epsilon is not None and plan.privacy.noise_multiplier is not None:
-        asked = asked[: affordable(plan, public, asked)]
+        asked = asked[: affordable(plan, public, asked, **numbers)]
     run = first_rounds(plan, len(asked))
     parts = phases(run)
     sites = site_terms(run, parts, public, asked)
     unfit = once_problems(plan, sites, classes)
     if unfit:
         raise PlanError(unfit)
-    z = plan.privacy.noise_multiplier or (calibrate(run, parts, sites) if _searched(plan) else 0.0)
+    z = plan.privacy.noise_multiplier or (calibrate(run, parts, sites, **numbers) if _searched(plan) else 0.0)
     _count_is_cheap(plan, max(phase.noise_scale for phase in parts) * z)
-    charged = charges(run, parts, sites, z)
+    charged = charges(run, parts, sites, z, **numbers)
     adversary = against(plan)
     bounds = [charge.epsilon[adversary] for charge in charged.values()]
     claimed = [value for value in bounds if value is not None]
@@ -91,7 +99,13 @@ def check(
         epsilon=epsilon,
         delta=0.0 if plan.privacy.delta is None and epsilon is not None else plan.privacy.delta,
         warnings=warnings(plan, parts, sites, epsilon),
+        secure=secure_terms(run, parts, sites, z, **numbers),
     )
+
+
+def _dim(plan: Plan, segments: tuple[Segment, ...]) -> int:
+    """Return the length of the vector that a learner hands over: SCAFFOLD's control variate rides along."""
+    return sum(part.size for part in segments) * (2 if plan.training.scaffold else 1)
 
 
 def _searched(plan: Plan) -> bool:
@@ -144,8 +158,9 @@ def _spec(
     for phase in parts:
         protection = protection_of(phase, sites, z, control_dim=sum(part.size for part in control))
         final = build(raw, protection).contract(learner_spec(raw, protection))
-        # z is 0 where the schedule never asks anybody: then nothing is published.
-        if plan.privacy.unit != "none" and not final.noised and z * phase.noise_scale > 0:
+        # z is 0 where the schedule never asks anybody: then nothing is published. Shares are drawn inside the secure sum.
+        shared = protection.placement == "distributed"
+        if plan.privacy.unit != "none" and not final.noised and not shared and z * phase.noise_scale > 0:
             raise IllegalChain.of("the privacy claim", needs="noise before anything is published", got="none",
                                   hint="Set privacy.noise")  # fmt: skip
         found.append(learner_spec(raw, protection))

@@ -7,12 +7,13 @@ import math
 from collections.abc import Mapping, Sequence
 
 from consilia.core.spec import Adjacency
-from consilia.dp.event import AnyEvent, EpsilonDeltaEvent, Event
+from consilia.dp.event import AnyEvent, DiscreteGaussianEvent, EpsilonDeltaEvent, Event
 from consilia.dp.sensitivity import effective_multiplier
 from consilia.plan.phases import Phase, total_rounds
 from consilia.plan.protection import protection_of
 from consilia.plan.run_plan import SiteTerms
 from consilia.plan.schema import Plan
+from consilia.plan.secure import GridTerms
 from consilia.plan.terms import passes
 
 
@@ -59,6 +60,25 @@ def round_event(plan: Plan, z: float, steps: int, ratio: float) -> AnyEvent:
     if plan.training.batch == "fixed":
         return Event(own / 2.0, 1.0, passes(plan) or steps, adjacency)
     return Event(own, sampling_rate(plan), steps, adjacency)
+
+
+def shared_event(plan: Plan, grid: GridTerms, shares: int, l2: float) -> AnyEvent:
+    """Return the mechanism of one answered round on a site's unit where the noise is a sum of shares.
+
+    Args:
+        plan: A plan whose noise is distributed: it releases one sum a round.
+        grid: The phase's integers, share of the noise included.
+        shares: How many shares the adversary cannot subtract.
+        l2: How far one unit of the site moves its integers.
+
+    Guarantees:
+        The sum of integers that is opened has the noise of at least so many shares, whatever else the adversary knows.
+    """
+    if not grid.share_variance:
+        return Event(0.0, sampling_rate(plan), adjacency=adjacency_of(plan))
+    return DiscreteGaussianEvent(
+        grid.share_variance, shares, l2, grid.kept, sampling_rate(plan), adjacency=adjacency_of(plan)
+    )
 
 
 def evaluations(plan: Plan) -> int:

@@ -19,11 +19,11 @@ class PrivacySection(Section):
     noise: Literal["site", "server", "distributed"] = Field(
         "site", description="Where the noise is drawn; distributed: a share at each site, inside a secure sum."
     )
-    against: Literal["server", "other-sites", "world"] | None = Field(
+    against: Literal["server", "server+colluding-sites", "other-sites", "world"] | None = Field(
         None,
         description=(
-            "The adversary `epsilon` is claimed against; server for noise at the site, world for noise at "
-            "the server when absent."
+            "The adversary `epsilon` is claimed against; when absent: server for noise at the site, world for noise at "
+            "the server, and server with the tolerated colluders for distributed noise."
         ),
     )
     epsilon: Target | None = Field(

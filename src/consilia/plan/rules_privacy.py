@@ -22,8 +22,12 @@ def privacy_rules(plan: Plan) -> list[Problem]:
 
 def against(plan: Plan) -> str:
     """Return the adversary the claim holds against, the placement's own when the plan names none."""
-    default = "world" if plan.privacy.noise == "server" else "server"
-    return plan.privacy.against or default
+    if plan.privacy.against is not None:
+        return plan.privacy.against
+    if plan.privacy.noise == "server":
+        return "world"
+    distributed = plan.privacy.noise == "distributed"  # elsewhere colluding sites know nothing of a site's noise
+    return "server+colluding-sites" if distributed and plan.secure_sum.colluders else "server"
 
 
 def _numbers(plan: Plan) -> Iterator[Problem]:
@@ -53,14 +57,6 @@ def _numbers(plan: Plan) -> Iterator[Problem]:
 
 def _placement(plan: Plan) -> Iterator[Problem]:
     privacy, training = plan.privacy, plan.training
-    if privacy.noise == "distributed":
-        yield Problem(
-            'plan key privacy.noise = "distributed"',
-            "a secure sum, which this version does not have",
-            "plain sums",
-            'Use privacy.noise = "site", or "server" if the coordinator is trusted',
-        )
-        return
     if privacy.noise == "server" and privacy.within_site and training.algorithm != "fedsgd":
         yield Problem(
             'plan key privacy.noise = "server"',

@@ -92,19 +92,20 @@ _RULES: tuple[_Rule, ...] = (
         lambda p: p.privacy.unit == "site" and p.training.scaffold,
     ),
     ("secure_sum.adversary", 'secure_sum.mode = "masks"', lambda p: p.secure_sum.mode == "masks"),
+    ("secure_sum.dropouts", "secure_sum.mode other than none", lambda p: p.secure_sum.mode != "none"),
     (
-        "secure_sum.dropouts secure_sum.colluders",
-        "secure_sum.mode other than none",
-        lambda p: p.secure_sum.mode != "none",
+        "secure_sum.colluders",
+        'secure_sum.mode = "masks" or "rlwe"',
+        lambda p: p.secure_sum.mode in ("masks", "rlwe", "paillier"),  # paillier has a rule that says why not
     ),
     (
         "secure_sum.range",
-        "integers that no clip norm bounds (a secure sum, and noise other than distributed)",
+        "integers that no clip norm bounds (masks, rlwe or paillier, and noise other than distributed)",
         lambda p: on_a_given_grid(p),
     ),
     (
         "secure_sum.value_bits",
-        "integers that no clip norm bounds (a secure sum, and noise other than distributed), and no messages.quantize_bits",
+        "such integers, and no messages.quantize_bits",
         lambda p: on_a_given_grid(p) and p.messages.quantize_bits is None,
     ),
     ("secure_sum.key_bits", 'secure_sum.mode = "paillier"', lambda p: p.secure_sum.mode == "paillier"),
@@ -148,7 +149,8 @@ def unused_keys(plan: Plan) -> list[Problem]:
 
 def on_a_given_grid(plan: Plan) -> bool:
     """True if updates become integers by `secure_sum.range`: no noise, or noise of a site's own, is added before."""
-    return plan.secure_sum.mode != "none" and (plan.privacy.unit == "none" or plan.privacy.noise != "distributed")
+    integers = plan.secure_sum.mode in ("masks", "rlwe", "paillier")
+    return integers and (plan.privacy.unit == "none" or plan.privacy.noise != "distributed")
 
 
 def _is_set(plan: Plan, key: str) -> bool:

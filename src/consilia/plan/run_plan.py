@@ -10,6 +10,7 @@ from consilia.core.spec import Adjacency, UpdateSpec
 from consilia.dp.event import AnyEvent, Event
 from consilia.plan.phases import Phase
 from consilia.plan.schema import Plan
+from consilia.plan.secure import SecureTerms
 
 ADVERSARIES = ("server", "server+colluding-sites", "other-sites", "world")
 
@@ -98,6 +99,7 @@ class SiteHalf:
     noise_multiplier: float
     population: str
     within: str | None = None
+    secure: SecureTerms | None = None
 
     @property
     def events(self) -> tuple[tuple[AnyEvent, int], ...]:
@@ -138,6 +140,7 @@ class RunPlan:
         warnings: What a reader of the privacy card must know.
         within: The search of hyper-parameters that this run is a trial of: its allotment covers the run, and the bounds
             are those of the whole search; None for a run of its own.
+        secure: The secure sum's public numbers; None where the coordinator sees each site's update.
     """
 
     plan: Plan
@@ -154,6 +157,7 @@ class RunPlan:
     delta: float | None
     warnings: tuple[str, ...]
     within: str | None = None
+    secure: SecureTerms | None = None
 
     def phase(self, round_number: int) -> Phase:
         """Return the phase of a round, the last one for any later number."""
@@ -174,6 +178,7 @@ class RunPlan:
             noise_multiplier=self.noise_multiplier,
             population=self.population,
             within=self.within,
+            secure=self.secure,
         )
 
     @property
