@@ -20,7 +20,7 @@ def test_everyone_answers_and_the_sum_is_exact(bits: int, adversary: str) -> Non
 
 
 def test_the_sum_is_of_those_whose_vectors_came() -> None:
-    run = Run(session(9), {"shares": ["site-000"], "masked": ["site-003"], "vote": ["site-008"]})
+    run = Run(session(9, adversary="passive"), {"shares": ["site-000"], "masked": ["site-003"], "vote": ["site-008"]})
     end = run.play()
     assert isinstance(end, server.Done)
     assert end.survivors == tuple(site for site in run.of.cohort if site not in ("site-000", "site-003"))

@@ -10,7 +10,10 @@ _LENGTH = 4
 
 def join(parts: Sequence[Bytes]) -> bytes:
     """Return the parts as one string."""
-    return b"".join(piece for part in parts for piece in (len(part).to_bytes(_LENGTH, "big"), part))
+    pieces: list[Bytes] = []
+    for part in parts:
+        pieces += (len(part).to_bytes(_LENGTH, "big"), part)
+    return b"".join(pieces)
 
 
 def join_named(parts: Mapping[str, bytes]) -> bytes:

@@ -137,5 +137,4 @@ def commit_share(session: Session, owner: str, holder: str, kind: int, share: by
 
 def _info(purpose: bytes, bound: bytes, *names: str) -> bytes:
     # Each name after its length: ("ab", "c") and ("a", "bc") are different keys.
-    parts = (raw for name in names for raw in (len(name.encode()).to_bytes(4, "big"), name.encode()))
-    return b"consilia secagg 1 " + purpose + b"\0" + bound + b"".join(parts)
+    return b"consilia secagg 1 " + purpose + b"\0" + bound + "".join([f"{len(name)}:{name}" for name in names]).encode()
