@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: run test lint types imports unit clean
+.PHONY: run test lint types imports unit swtpm clean
 
 run: $(STAMP)
 	$(BIN)/consilia run examples/plans/heart.toml
@@ -22,8 +22,17 @@ types: $(STAMP)
 imports: $(STAMP)
 	$(BIN)/lint-imports
 
-unit: $(STAMP)
+unit: $(STAMP) swtpm
 	$(BIN)/python -m pytest
+
+# The tests of attested aggregation start a software TPM. Only root may install one; for others those tests are skipped and
+# say so. Where the installation fails the tests decide: with CI=true a missing software TPM fails them.
+swtpm:
+	@if ! command -v swtpm > /dev/null && command -v apt-get > /dev/null && [ "$$(id -u)" = 0 ]; then \
+	  echo "Installing swtpm, a software TPM that tests use: ten seconds, once."; \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive DEBCONF_NOWARNINGS=yes apt-get install -y -qq --no-install-recommends swtpm; } \
+	    > /dev/null || echo "swtpm could not be installed." >&2; \
+	fi
 
 $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

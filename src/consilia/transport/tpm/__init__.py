@@ -4,6 +4,6 @@ Here: marshalling, and `TpmAttester`, which makes evidence and opens what was se
 Not here: verification, which sites do without a TPM (`crypto.attestation`).
 """
 
-from consilia.transport.tpm.attester import TpmAttester
+from consilia.transport.tpm.attester import TpmAttester, measure
 
-__all__ = ["TpmAttester"]
+__all__ = ["TpmAttester", "measure"]

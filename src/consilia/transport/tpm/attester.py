@@ -10,6 +10,21 @@ from consilia.transport.tpm import commands
 from consilia.transport.tpm.link import TpmLink
 
 
+def measure(path: Path, register: int, digest: bytes) -> None:
+    """Extend a register by the hash of code, before that code starts: what a launcher does that was itself measured.
+
+    Args:
+        path: A character device such as /dev/tpmrm0, or a software TPM's Unix socket.
+        register: 0 to 23; not 16 or 23, which anyone at the machine may set back.
+        digest: SHA-256 of the code. The register becomes SHA-256(register || digest).
+
+    Raises:
+        TransportError: If the TPM cannot be reached or refuses.
+    """
+    with TpmLink(path) as link:
+        commands.extend(link, register, digest)
+
+
 class TpmAttester:
     """Evidence and opening by a TPM; see `crypto.attestation.attester.Attester`.
 

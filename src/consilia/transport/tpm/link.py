@@ -78,7 +78,7 @@ class TpmLink:
                     connection.connect(str(path))
                     self._file = connection.detach()
             else:
-                self._file = os.open(path, os.O_RDWR)
+                self._file = os.open(path, os.O_RDWR | os.O_NOCTTY)
         except OSError as error:
             raise _unreachable(f"a TPM at {path}", error.strerror or "an error") from None
 
