@@ -1,37 +1,31 @@
 """Every implementation of `SumCipher`, with a way to open its sums: what `test_sum_cipher` runs over."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
+from tests.crypto import paillier_run
 
-from consilia.core.randomness import SecretRng
 from consilia.crypto.cipher import SumCipher
-from consilia.crypto.paillier import PaillierCipher
-from consilia.crypto.paillier_key import PaillierKey, keypair
-from consilia.crypto.paillier_lanes import Lanes
 
 
 @dataclass(frozen=True)
 class Scheme:
-    """A cipher for vectors within its bound, and what opens a total of `added` of them: (total, dim, added) -> (dim,)."""
+    """Sums of up to `count` vectors within a bound, of sites numbered from 1.
 
-    cipher: SumCipher
-    open: Callable[[bytes, int, int], NDArray[np.int64]]
+    Attributes:
+        at: The half of the site with this number.
+        open: (total, sites whose vectors are in it, dim) -> the sum, shape (dim,).
+    """
 
-
-@cache
-def paillier_key() -> PaillierKey:
-    return keypair(2048, SecretRng(b"a key for tests".ljust(32)))
+    at: Callable[[int], SumCipher]
+    open: Callable[[bytes, Sequence[int], int], NDArray[np.int64]]
 
 
 def paillier(bound: int, count: int) -> Scheme:
-    key, lanes = paillier_key(), Lanes(2048, bound, count)
-    return Scheme(
-        PaillierCipher(key.public, lanes), lambda total, dim, added: key.decrypt(total, dim, lanes=lanes, added=added)
-    )
+    run = paillier_run.Run.real(bound, count)
+    return Scheme(run.cipher, lambda total, sites, dim: run.open(total, run.opening(sites, dim)))
 
 
 SCHEMES: dict[str, Callable[[int, int], Scheme]] = {"paillier": paillier}

@@ -8,7 +8,7 @@ import sys
 
 import gmpy2
 import pytest
-from tests.contracts.schemes import paillier_key
+from tests.crypto.paillier_run import real_key
 
 from consilia.core.errors import PlanError, ProtocolError
 from consilia.core.randomness import SecretRng
@@ -17,7 +17,7 @@ from consilia.crypto.paillier_primes import is_prime, prime
 
 
 def test_a_key_has_the_bits_it_was_asked_for() -> None:
-    key = paillier_key()
+    key = real_key()
     assert key.public.bits == 2048
     assert key.p.bit_length() == key.q.bit_length() == 1024
     assert key.p % 4 == key.q % 4 == 3
@@ -64,13 +64,13 @@ def test_liars_are_no_primes() -> None:
 
 
 def test_a_key_is_handed_on_in_bytes() -> None:
-    key = paillier_key()
+    key = real_key()
     assert len(key.to_bytes()) == 256
     assert PaillierKey.from_bytes(memoryview(key.to_bytes()), who="a sealed key") == key
 
 
 def test_keys_that_nobody_would_make_are_refused() -> None:
-    key = paillier_key()
+    key = real_key()
     p, q = key.p.to_bytes(128, "big"), key.q.to_bytes(128, "big")
     one_mod_4 = int(gmpy2.next_prime(key.p))
     while one_mod_4 % 4 != 1:
@@ -95,14 +95,14 @@ def test_primes_that_do_not_fit_together_are_told() -> None:
 
 
 def test_a_key_prints_none_of_itself() -> None:
-    key = paillier_key()
+    key = real_key()
     for number in (key.p, key.q):
         assert str(number) not in f"{key!r} {key}"
         assert f"{number:x}" not in f"{key!r} {key}"
 
 
 def test_what_is_public_holds_no_prime() -> None:
-    key = paillier_key()
+    key = real_key()
     for number in (key.p, key.q):
         for form in (number.to_bytes(128, "big"), number.to_bytes(128, "little")):
             assert form not in key.public.to_bytes()
@@ -122,14 +122,15 @@ from consilia.crypto import paillier_integers
 from consilia.crypto.paillier import PaillierCipher
 from consilia.crypto.paillier_key import PaillierKey
 from consilia.crypto.paillier_lanes import Lanes
+from consilia.crypto.paillier_opening import Opening
 from consilia.crypto.paillier_primes import prime
 stream = SecretRng(bytes(32))
 key = PaillierKey(prime(256, stream), prime(256, stream))
 lanes = Lanes(512, 2**15 - 1, 10)
-cipher = PaillierCipher(key.public, lanes)
-vectors = [np.arange(60) * sign for sign in (1, -3)]
-total = cipher.add([cipher.encrypt(vector, stream) for vector in vectors], 60)
-opened = key.decrypt(total, 60, lanes=lanes, added=2)
+ciphers = [PaillierCipher(key.public, lanes, key.group, b"round", site) for site in (1, 2)]
+total = ciphers[0].add([ciphers[i].encrypt(np.arange(60) * (1 - 4 * i), stream) for i in (0, 1)], 60)
+opening = Opening(b"round", 60, (1, 2), (1, 2), 2)
+opened = key.decrypt(total, opening, lanes=lanes, site=opening.opener)
 print(json.dumps([paillier_integers.gmpy2 is not None, key.p, hashlib.sha256(total).hexdigest(), opened.tolist()]))
 """
 

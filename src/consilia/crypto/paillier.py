@@ -2,6 +2,7 @@
 
 The modulus is n = p q with p, q = 3 mod 4, the generator 1 + n: m is encrypted as (1 + m n) h_s^alpha mod n^2, where
 h_s = h^n, h = -x^2 mod n and alpha is a fresh exponent of 512 bits. x is a hash of n, so nobody chooses h.
+A payload holds a vector's ciphertexts, then its tag (`paillier_tags`).
 
 Guarantees:
     Ciphertexts hide their vectors from anyone without the key, under the decisional composite residuosity assumption in
@@ -16,7 +17,7 @@ Source:
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,14 +29,15 @@ from consilia.crypto.cipher import require_bounded
 from consilia.crypto.paillier_integers import number
 from consilia.crypto.paillier_lanes import Lanes
 from consilia.crypto.paillier_public import EXPONENT, PaillierPublic, malformed
+from consilia.crypto.paillier_tags import tag
 
 
 @dataclass(frozen=True)
-class PaillierCipher:
-    """The public half, a `SumCipher`: packs a vector into lanes, encrypts each plaintext, multiplies ciphertexts to add.
+class PaillierSums:
+    """What the coordinator needs to add: the modulus and the plan's numbers. To add is to multiply ciphertexts.
 
     Attributes:
-        public: The modulus; only `encrypt` needs more than this and the plan.
+        public: The modulus.
         lanes: How the plan's vectors lie in plaintexts.
 
     Raises:
@@ -60,6 +62,43 @@ class PaillierCipher:
         """Largest number of vectors in a sum."""
         return self.lanes.count
 
+    def expected_size(self, dim: int) -> int:
+        """Return the bytes of an encrypted vector of length `dim`, or of a sum."""
+        return self.lanes.size(dim)
+
+    def add(self, payloads: Iterable[Bytes], dim: int) -> bytes:
+        """Return the encrypted sum of encrypted vectors of length `dim`.
+
+        Raises:
+            ProtocolError: If there is none, there are more than `count`, or one is malformed.
+        """
+        public, total, tags = self.public, [number(1)] * self.lanes.plaintexts(dim), 0
+        place = 0
+        for place, payload in enumerate(payloads, 1):
+            if place > self.count:
+                raise malformed("an encrypted sum", f"at most {self.count} vectors", "more")
+            ciphertexts, tagged = public.read(payload, self.lanes.plaintexts(dim), who=f"encrypted vector {place}")
+            total = [a * b % public.square for a, b in zip(total, ciphertexts, strict=True)]
+            tags += tagged
+        if not place:
+            raise malformed("an encrypted sum", "at least one vector", "none")
+        return public.write(total, tags % public.n)
+
+
+@dataclass(frozen=True)
+class PaillierCipher(PaillierSums):
+    """A site's half, for one context: a `SumCipher`. Keep `public` from round to round: it holds a table.
+
+    Attributes:
+        group: `PaillierKey.group`.
+        context: What the vector is for. **One vector a context**: a repeated message is the same bytes again.
+        site: The site's number.
+    """
+
+    group: bytes = field(repr=False)
+    context: bytes
+    site: int
+
     def encrypt(self, values: NDArray[np.int64], rng: SecretRng) -> bytes:
         """Encrypt a vector of shape (d,) within the bound.
 
@@ -68,27 +107,6 @@ class PaillierCipher:
         """
         require_bounded(values, self.bound)
         n, square, masks = number(self.public.n), self.public.square, self.public.masks
-        return self.public.write(
-            (1 + plaintext * n) * masks.power(rng.token(EXPONENT)) % square for plaintext in self.lanes.pack(values)
-        )
-
-    def add(self, payloads: Iterable[Bytes], dim: int) -> bytes:
-        """Return the encrypted sum of encrypted vectors of length `dim`.
-
-        Raises:
-            ProtocolError: If there is none, there are more than `count`, or one is malformed.
-        """
-        total: list[int] = []
-        for place, payload in enumerate(payloads, 1):
-            if place > self.count:
-                raise malformed("an encrypted sum", f"at most {self.count} vectors", "more")
-            ciphertexts = self.public.read(payload, self.lanes.plaintexts(dim), who=f"encrypted vector {place}")
-            square = self.public.square
-            total = [a * b % square for a, b in zip(total, ciphertexts, strict=True)] if total else ciphertexts
-        if not total:
-            raise malformed("an encrypted sum", "at least one vector", "none")
-        return self.public.write(total)
-
-    def expected_size(self, dim: int) -> int:
-        """Return the bytes of an encrypted vector of length `dim`, or of a sum."""
-        return self.lanes.plaintexts(dim) * self.public.size
+        plaintexts = self.lanes.pack(values)
+        ciphertexts = [(1 + plain * n) * masks.power(rng.token(EXPONENT)) % square for plain in plaintexts]
+        return self.public.write(ciphertexts, tag(self.public.n, self.group, self.context, plaintexts, [self.site]))

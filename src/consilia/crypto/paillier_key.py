@@ -1,5 +1,7 @@
 """The one key of Paillier mode: who makes it, who holds it, what it opens."""
 
+import hashlib
+import hmac
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -7,18 +9,17 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from consilia.core.errors import PlanError
+from consilia.core.errors import PlanError, ProtocolError
 from consilia.core.randomness import SecretRng
 from consilia.core.update import Bytes
 from consilia.crypto.paillier_integers import number, secret_power
 from consilia.crypto.paillier_lanes import Lanes
+from consilia.crypto.paillier_opening import Opening
 from consilia.crypto.paillier_primes import is_prime, prime
 from consilia.crypto.paillier_public import LEAST_BITS, MOST_BITS, PaillierPublic, allowed, malformed
+from consilia.crypto.paillier_tags import tag
 
-LIMIT = (
-    "Every site holds the same Paillier key: any one site together with the coordinator can decrypt every site's update, "
-    "and so can a coordinator that gets a site to open something else than the agreed sum."
-)
+LIMIT = "Every site holds the same Paillier key: any one site together with the coordinator can decrypt every site's update."
 
 
 def require_key_bits(bits: int) -> None:
@@ -39,8 +40,8 @@ class PaillierKey:
     """The private key: made at one site, sealed to the others, never at the coordinator.
 
     Guarantees:
-        None against those who hold it: see `LIMIT`. Sites must open only totals of the agreed vectors, and the
-        coordinator must never be one of the sites.
+        None against those who hold it: see `LIMIT`. A coordinator alone, even one that breaks the protocol, learns one sum
+        a context, of at least `fewest` sites' vectors: `decrypt` opens nothing else.
 
     Attributes:
         p: A prime, 3 mod 4.
@@ -55,29 +56,43 @@ class PaillierKey:
         """The half that may be given away."""
         return PaillierPublic(self.p * self.q)
 
-    def decrypt(self, total: Bytes, dim: int, *, lanes: Lanes, added: int) -> NDArray[np.int64]:
-        """Open the sum of `added` encrypted vectors of length `dim`, shape (dim,).
+    @cached_property
+    def group(self) -> bytes:
+        """The sites' common key for tags, 32 bytes."""
+        return hashlib.sha256(f"consilia paillier tags {self.p} {self.q}".encode()).digest()
+
+    def decrypt(self, total: Bytes, opening: Opening, *, lanes: Lanes, site: int) -> NDArray[np.int64]:
+        """Open a sum, shape (dim,). A site does this **once a context**, and writes so to its disk before it answers.
 
         Args:
-            total: What `PaillierCipher.add` returned.
-            dim: Length of the vectors.
+            total: What `PaillierSums.add` returned.
+            opening: What is asked for, judged against the plan.
             lanes: Those that the vectors were encrypted with.
-            added: How many vectors the total must hold.
+            site: The number of the site that is asked.
 
         Raises:
-            ProtocolError: If the total is malformed, or is not a sum of that many vectors.
+            ProtocolError: If it is not this site's turn, too few vectors or others than the cohort's are asked for, the
+                total is malformed, or it is not the sum of exactly those.
 
         Source:
             Paillier (1999), section 7: decryption modulo each prime, put together.
         """
-        ciphertexts = self.public.read(total, lanes.plaintexts(dim), who="an encrypted sum")
+        opening.require_proper(site)
+        ciphertexts, claimed = self.public.read(total, lanes.plaintexts(opening.dim), who="an encrypted sum")
         half_p, half_q = _Half(self.p, self.q), _Half(self.q, self.p)
         inverse = pow(number(self.q), -1, self.p)
         plaintexts = []
         for ciphertext in ciphertexts:
             in_p, in_q = half_p.plaintext(ciphertext), half_q.plaintext(ciphertext)
             plaintexts.append(in_q + self.q * ((in_p - in_q) * inverse % self.p))
-        return lanes.unpack(plaintexts, dim, added=added)
+        size = self.public.tag_size
+        expected = tag(self.public.n, self.group, opening.context, plaintexts, opening.contributors)
+        if not hmac.compare_digest(claimed.to_bytes(size, "big"), int(expected).to_bytes(size, "big")):
+            raise ProtocolError.of(
+                "a sum to open", needs="the sum of exactly what the listed sites encrypted for this context", got="another",
+                hint="The coordinator or the network changed it: nothing of it was told",
+            )  # fmt: skip
+        return lanes.unpack(plaintexts, opening.dim, added=len(opening.contributors))
 
     def to_bytes(self) -> bytes:
         """Return the primes, big-endian and of the same length, to be sealed to another site and to nobody else."""

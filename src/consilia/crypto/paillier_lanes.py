@@ -57,6 +57,10 @@ class Lanes:
         """Return how many plaintexts hold a vector of length `dim`."""
         return -(-(dim + 1) // self.per_plaintext)
 
+    def size(self, dim: int) -> int:
+        """Return the bytes of an encrypted vector of length `dim`, or of a sum: its ciphertexts and its tag."""
+        return self.plaintexts(dim) * ciphertext_size(self.bits) + tag_size(self.bits)
+
     def pack(self, values: NDArray[np.int64]) -> list[int]:
         """Return the plaintexts of a vector of shape (d,) within the bound; unused lanes are 0."""
         rows = self.plaintexts(len(values))
@@ -94,3 +98,13 @@ class Lanes:
             "a decrypted sum", needs=f"{added} vectors (1 to {self.count}) of values up to {self.bound} in every lane",
             got=got, hint="The coordinator added something else than the sites' vectors: do not use this sum",
         )  # fmt: skip
+
+
+def ciphertext_size(bits: int) -> int:
+    """Return the bytes of a number modulo n^2, for an n of `bits` bits."""
+    return -(-bits // 4)
+
+
+def tag_size(bits: int) -> int:
+    """Return the bytes of a number modulo n."""
+    return -(-bits // 8)

@@ -10,6 +10,7 @@ from consilia.core.errors import ProtocolError
 from consilia.core.update import Bytes
 from consilia.crypto.paillier_base import FixedBase
 from consilia.crypto.paillier_integers import number
+from consilia.crypto.paillier_lanes import ciphertext_size, tag_size
 
 LEAST_BITS, MOST_BITS = 2048, 8192
 EXPONENT = 64  # bytes of the random exponent of a mask
@@ -33,7 +34,12 @@ class PaillierPublic:
     @property
     def size(self) -> int:
         """Bytes of a ciphertext."""
-        return -(-self.bits // 4)
+        return ciphertext_size(self.bits)
+
+    @property
+    def tag_size(self) -> int:
+        """Bytes of a tag."""
+        return tag_size(self.bits)
 
     @cached_property
     def square(self) -> int:
@@ -47,30 +53,36 @@ class PaillierPublic:
         x = int.from_bytes(seed.digest(self.size), "big")  # twice as long as n: x mod n is uniform
         return FixedBase(pow(number(-x * x % self.n), self.n, self.square), self.square, EXPONENT)
 
-    def read(self, payload: Bytes, count: int, *, who: str) -> list[int]:
-        """Return the `count` ciphertexts of a payload.
+    def read(self, payload: Bytes, count: int, *, who: str) -> tuple[list[int], int]:
+        """Return the `count` ciphertexts of a payload and its tag.
 
         Raises:
-            ProtocolError: If the payload has another length, or one of them is not in [1, n^2) or shares a factor with n.
+            ProtocolError: If the payload has another length, a ciphertext is not in [1, n^2) or shares a factor with n, or
+                the tag is not below n.
         """
-        if len(payload) != count * self.size:
-            raise malformed(who, f"{count} ciphertexts of {self.size} bytes", f"{len(payload)} bytes")
+        end = count * self.size
+        if len(payload) != end + self.tag_size:
+            raise malformed(
+                who, f"{count} ciphertexts of {self.size} bytes and a tag of {self.tag_size}", f"{len(payload)} bytes"
+            )
         found = [
-            number(int.from_bytes(payload[start : start + self.size], "big"))
-            for start in range(0, len(payload), self.size)
+            number(int.from_bytes(payload[start : start + self.size], "big")) for start in range(0, end, self.size)
         ]
-        n, product = number(self.n), number(1)
+        n, product, tag = number(self.n), number(1), int.from_bytes(payload[end:], "big")
         for ciphertext in found:
             if ciphertext >= self.square:
                 raise malformed(who, "ciphertexts in [1, n^2)", "a number outside")
             product = product * (ciphertext % n) % n  # one greatest common divisor for all of them
         if math.gcd(int(product), self.n) != 1:  # 0 is none either
             raise malformed(who, "ciphertexts coprime to n", "one that is not")
-        return found
+        if tag >= self.n:
+            raise malformed(who, "a tag below n", "a number above")
+        return found, tag
 
-    def write(self, ciphertexts: Iterable[int]) -> bytes:
-        """Return ciphertexts as a payload."""
-        return b"".join(int(ciphertext).to_bytes(self.size, "big") for ciphertext in ciphertexts)
+    def write(self, ciphertexts: Iterable[int], tag: int) -> bytes:
+        """Return ciphertexts and a tag as a payload."""
+        numbers = [int(ciphertext).to_bytes(self.size, "big") for ciphertext in ciphertexts]
+        return b"".join(numbers) + int(tag).to_bytes(self.tag_size, "big")
 
     def to_bytes(self) -> bytes:
         """Return the modulus, big-endian."""
