@@ -6,14 +6,19 @@ import numpy as np
 import pytest
 
 from consilia.aggregate.admission import Gate
-from consilia.core.update import ProtocolMessage, Release
-from consilia.core.wire import pack_vector, unpack_vector
+from consilia.core.update import Bytes, ProtocolMessage, Release, Vector
+from consilia.core.wire import pack_vector
+from consilia.pipeline.chain import Chain
 
 GOOD = pack_vector(np.ones(3, np.float32))
 
 
-def gate() -> Gate:
-    return Gate(5, "plan", "model", frozenset({"a", "b"}), lambda payload, who: unpack_vector(payload, 3, who=who))
+def take(payload: Bytes, who: str) -> Vector:
+    return Chain((), 3).unpack(payload, who)
+
+
+def gate() -> Gate[Vector]:
+    return Gate(5, "plan", "model", frozenset({"a", "b"}), take)
 
 
 def release(**changes: object) -> Release:
@@ -26,9 +31,15 @@ def release(**changes: object) -> Release:
         ({"round": 4}, "late or replayed"),
         ({"plan_digest": "other"}, "another plan"),
         ({"model_digest": "other"}, "another model"),
-        ({"payload": GOOD[:-1]}, "malformed: 11 bytes instead of a vector of 3"),
-        ({"payload": pack_vector(np.array([1, np.nan, 0], np.float32))}, "not finite"),
-        ({"payload": pack_vector(np.array([1, np.inf, 0], np.float32))}, "not finite"),
+        ({"payload": GOOD[:-1]}, "sent 11 bytes instead of a vector of 3"),
+        (
+            {"payload": pack_vector(np.array([1, np.nan, 0], np.float32))},
+            "sent NaN or infinite values instead of finite values",
+        ),
+        (
+            {"payload": pack_vector(np.array([1, np.inf, 0], np.float32))},
+            "sent NaN or infinite values instead of finite values",
+        ),
     ],
 )
 def test_a_bad_answer_drops_its_sender_only(changes: dict[str, object], reason: str) -> None:

@@ -30,11 +30,11 @@ def with_vector(frame: bytes, value: float) -> bytes:
 
 
 FAULTS: dict[str, tuple[Callable[[bytes], list[Answer]], str]] = {
-    "nan": (lambda f: [with_vector(f, np.nan)], "not finite"),
-    "inf": (lambda f: [with_vector(f, np.inf)], "not finite"),
-    "wrong shape": (lambda f: [changed(f, payload=b"1234")], "malformed"),
+    "nan": (lambda f: [with_vector(f, np.nan)], "instead of finite values"),
+    "inf": (lambda f: [with_vector(f, np.inf)], "instead of finite values"),
+    "wrong shape": (lambda f: [changed(f, payload=b"1234")], "sent 4 bytes instead of"),
     "garbage": (lambda _: [b"\x80\x04 not a frame"], "no message"),
-    "cut": (lambda f: [f[: len(f) - 3]], "malformed"),
+    "cut": (lambda f: [f[: len(f) - 3]], "bytes instead of"),
     "cut in the header": (lambda f: [f[:20]], "no message"),
     "empty": (lambda _: [b""], "no message"),
     "late": (lambda f: [changed(f, round=0)], "late or replayed"),

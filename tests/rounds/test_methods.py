@@ -63,9 +63,9 @@ def test_a_site_that_comes_back_remembers_what_each_phase_was_charged(tmp_path: 
         bench.coordinator._round(2)
         bench.coordinator._round(3)
         site = bench.simulation.sites["Hungary"]
-        assert site._charges == [2, 1]
+        assert site._account.charges == [2, 1]
         site.open()  # one mechanism in both phases (C does not show in it): they fill up in their order
-        assert site._charges == [2, 1]
+        assert site._account.charges == [2, 1]
     finally:
         bench.close()
 

@@ -2,16 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-
-import numpy as np
+from typing import Generic, TypeVar
 
 from consilia.core.errors import ProtocolError
-from consilia.core.update import Bytes, ProtocolMessage, Release, Vector
-from consilia.core.wire import unpack_vector
+from consilia.core.update import Bytes, ProtocolMessage, Release
+
+_T = TypeVar("_T")
 
 
 @dataclass
-class Gate:
+class Gate(Generic[_T]):
     """Admission of one round's answers.
 
     Attributes:
@@ -19,8 +19,8 @@ class Gate:
         plan_digest: What both ends agreed on.
         model_digest: The model that was sent out.
         asked: Sites that may answer.
-        unpack: Reads a payload; raises `ProtocolError` where it is none.
-        admitted: site -> vector, in order of admission.
+        take: Reads a payload; raises `ProtocolError` where it is none.
+        admitted: site -> what was read, in order of admission.
         metrics: site -> the numbers that came along with an admitted answer.
         dropped: site -> reason.
     """
@@ -29,8 +29,8 @@ class Gate:
     plan_digest: str
     model_digest: str
     asked: frozenset[str]
-    unpack: Callable[[Bytes, str], Vector]
-    admitted: dict[str, Vector] = field(default_factory=dict)
+    take: Callable[[Bytes, str], _T]
+    admitted: dict[str, _T] = field(default_factory=dict)
     metrics: dict[str, dict[str, object]] = field(default_factory=dict)
     dropped: dict[str, str] = field(default_factory=dict)
 
@@ -41,9 +41,14 @@ class Gate:
         transport authenticated, so an answer in another site's name costs that other site nothing.
         """
         reason = self._fault(sender, item)
-        if reason is not None and sender in self.asked and sender not in self.admitted:
-            self.dropped.setdefault(sender, reason)
+        if reason is not None:
+            self.lost(sender, reason)
         return reason
+
+    def lost(self, site: str, reason: str) -> None:
+        """Note that a site which was asked, and has not been admitted, will not answer; the first reason stands."""
+        if site in self.asked and site not in self.admitted:
+            self.dropped.setdefault(site, reason)
 
     def _fault(self, sender: str, item: Release | ProtocolMessage) -> str | None:
         if item.site != sender:
@@ -61,17 +66,9 @@ class Gate:
         if sender in self.admitted:
             return "answered twice; the first answer counts"
         try:
-            vector = self.unpack(item.payload, sender)
+            self.admitted[sender] = self.take(item.payload, sender)
         except ProtocolError as error:
-            return f"malformed: {error.problems[0].got} instead of {error.problems[0].needs}"
-        if not np.isfinite(vector).all():
-            return "not finite: NaN or infinite values"
-        self.admitted[sender] = vector
+            return f"sent {error.problems[0].got} instead of {error.problems[0].needs}"
         self.metrics[sender] = dict(item.metrics)
         self.dropped.pop(sender, None)
         return None
-
-
-def no_vector(payload: Bytes, who: str) -> Vector:
-    """Accept an answer without a vector, such as a score."""
-    return unpack_vector(payload, 0, who=who)

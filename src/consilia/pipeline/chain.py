@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from consilia.core.errors import PlanError
+from consilia.core.errors import PlanError, ProtocolError
 from consilia.core.spec import Unit, UpdateSpec
 from consilia.core.update import Bytes, Vector
 from consilia.core.wire import pack_vector, unpack_vector
@@ -58,9 +58,13 @@ class Chain:
         """Read a real vector back, shape (sent,).
 
         Raises:
-            ProtocolError: If the payload is none.
+            ProtocolError: If the payload is none, or holds values that are not finite.
         """
-        return unpack_vector(payload, self.sent, who=who)
+        vector = unpack_vector(payload, self.sent, who=who)
+        if not np.isfinite(vector).all():
+            raise ProtocolError.of(who, needs="finite values", got="NaN or infinite values",
+                                   hint="Training diverged at this site, or it is hostile")  # fmt: skip
+        return vector
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,11 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from consilia.aggregate.admission import Gate, no_vector
+from consilia.aggregate.admission import Gate
 from consilia.aggregate.rule import WeightedMean
 from consilia.core.canonical import Json, digest_bytes
+from consilia.core.errors import ProtocolError
+from consilia.core.update import Bytes
 from consilia.plan.run_plan import RunPlan
 from consilia.rounds.exchange import ask
 from consilia.rounds.gather import Gathered, Metrics, Scored, quorum, too_few
@@ -57,12 +59,18 @@ class Clear:
 
     def scores(self, number: int, payload: bytes, counted: Mapping[str, int]) -> Scored:
         """Ask every site how a model does on its held-out rows."""
-        gate = Gate(number, self._plan.digest, digest_bytes(payload), frozenset(self._weights), no_vector)
+        gate = Gate(number, self._plan.digest, digest_bytes(payload), frozenset(self._weights), _nothing)
         traffic = ask(
             self._transport, gate, kind="evaluate", body=self._body, counted=counted, payload=payload,
             timeout=self._timeout,
         )  # fmt: skip
         return Scored(gate.metrics, None, traffic)
+
+
+def _nothing(payload: Bytes, who: str) -> None:
+    if payload:
+        raise ProtocolError.of(who, needs="a score without a vector", got=f"{len(payload)} bytes",
+                               hint="Answer what was asked")  # fmt: skip
 
 
 def _mean_loss(metrics: Metrics, names: Sequence[str], weights: Mapping[str, float]) -> float | None:

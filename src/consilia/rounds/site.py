@@ -5,7 +5,6 @@ only then hand the bytes over. A kill between any two steps leaves the ledger at
 """
 
 import logging
-import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -15,18 +14,20 @@ from consilia.core.canonical import Json, digest_bytes
 from consilia.core.errors import ConsiliaError, ProtocolError
 from consilia.core.update import Bytes, ProtocolMessage, Release, Update, Vector
 from consilia.core.wire import decode, encode, unpack_vector
-from consilia.dp.ledger import Allotment
 from consilia.pipeline.transform import SiteContext
 from consilia.plan.run_plan import SiteHalf
+from consilia.rounds.account import Account
 from consilia.rounds.entropy import Entropy
 from consilia.rounds.pending import Outcome, Pending
 from consilia.rounds.pipelines import Pipeline, shared_seed
 from consilia.rounds.ports import Learner, LocalState, Score, Trained
 from consilia.rounds.scores import exact, noisy
+from consilia.rounds.secure.ports import SiteSum
 from consilia.store.crash import crash_point
 from consilia.store.ledger_store import Purpose, SiteStore
 
 _log = logging.getLogger("consilia.site")
+_PIPELINE = "pipeline."  # begins the names of what transforms keep
 
 
 class Site:
@@ -42,6 +43,8 @@ class Site:
         entropy: Source of secret randomness.
         fingerprint: Digest of the site's rows; recorded in its ledger, never sent.
         digest: SHA-256 in hex; simulated sites share one that knows the model again.
+        share: The site's weight over the largest of any site's, for sums that are added plainly.
+        sums: The site's half of a secure sum; None where its updates leave in the clear.
     """
 
     def __init__(
@@ -56,6 +59,8 @@ class Site:
         entropy: Entropy,
         fingerprint: str,
         digest: Callable[[Bytes], str] = digest_bytes,
+        share: float = 1.0,
+        sums: SiteSum | None = None,
     ) -> None:
         self.name = half.terms.name
         self._half = half
@@ -65,9 +70,10 @@ class Site:
         self._dim = payload_dim
         self._store = store
         self._entropy = entropy
-        self._fingerprint = fingerprint
         self._digest = digest
-        self._charges = [0] * len(half.phases)
+        self._share = share
+        self._sums = sums
+        self._account = Account(half, run, store, fingerprint=fingerprint, reproducible=entropy.reproducible)
 
     def require_room(self) -> None:
         """Check that the site's ledger would admit the run, and write nothing.
@@ -75,9 +81,7 @@ class Site:
         Raises:
             BudgetExceeded: If the population's budget does not cover the run's whole schedule.
         """
-        allotment = self._allotment()
-        if self._store is not None and allotment is not None:
-            self._store.require_room(allotment, limit=self._half.plan.ledger.max_epsilon)
+        self._account.require_room()
 
     def open(self) -> None:
         """Admit the run to the site's ledger before anything starts.
@@ -85,31 +89,7 @@ class Site:
         Raises:
             BudgetExceeded: If the population's budget does not cover the run's whole schedule.
         """
-        allotment = self._allotment()
-        if self._store is not None and allotment is not None:
-            self._store.allot(allotment, fingerprint=self._fingerprint, limit=self._half.plan.ledger.max_epsilon)
-            self._charges = self._booked({event.digest: count for event, count in self._store.charged(self._run)})
-
-    def _booked(self, charged: dict[str, int]) -> list[int]:
-        """Return what the ledger holds of each phase; phases of one mechanism fill up in their order."""
-        found = []
-        for phase, event in zip(self._half.terms.phases, self._half.charge.round_events, strict=True):
-            name = event.digest if event is not None else ""
-            count = min(phase.participations, charged.get(name, 0))
-            charged[name] = charged.get(name, 0) - count
-            found.append(count)
-        return found
-
-    def _allotment(self) -> Allotment | None:
-        charge, plan = self._half.charge, self._half.plan
-        if not charge.booked:
-            return None
-        # Noise that anyone can recompute bounds nothing: what such a run releases counts as unbounded.
-        bound = None if plan.run.reproducible else charge.epsilon[self._half.against]
-        return Allotment(
-            self._run, self._half.population, self._half.events, math.inf if bound is None else bound,
-            plan.privacy.delta or 0.0, self._half.adjacency, self._half.against, within=self._half.within,
-        )  # fmt: skip
+        self._account.open()
 
     def handle(self, frame: bytes) -> bytes:
         """Answer one task. Never raises for what a message or the rows cause: of a fault only its class leaves the site."""
@@ -129,6 +109,8 @@ class Site:
                 return self._begin_training(task)
             if task.kind == "evaluate":
                 return self._begin_evaluation(task)
+            if task.kind == "sum":
+                return encode(self._under_cover().answer(task))
             return self._close(task)
         except Exception as error:  # a bad row or a full disk costs this site its turn, not the round
             return self._fault(number, error)
@@ -162,30 +144,36 @@ class Site:
                     got=str(task.body.get(key))[:12],
                     hint="Both ends must have checked the same plan",
                 )
-        if task.site != self.name or task.kind not in ("train", "evaluate", "close"):
+        if task.site != self.name or task.kind not in ("train", "evaluate", "sum", "close"):
             raise self._refusal(
-                "a train, evaluate or close task of its own",
+                "a train, evaluate, sum or close task of its own",
                 got=f"{task.kind} for {task.site}",
                 hint="Ask each site by its name",
             )
+
+    def _under_cover(self) -> SiteSum:
+        if self._sums is None:
+            raise self._refusal(
+                "a plan with a secure sum", got='secure_sum.mode = "none"', hint="Ask what the plan says"
+            )
+        return self._sums
 
     def _refusal(self, needs: str, got: str, hint: str) -> ProtocolError:
         return ProtocolError.of(f"site {self.name}", needs=needs, got=got, hint=hint)
 
     def _begin_training(self, task: ProtocolMessage) -> bytes | Pending:
         model_digest = self._digest(task.payload)
-        sealed = self._sealed(task.round, "update", model_digest)
+        sealed = self._sealed(task, "update", model_digest)
         if sealed is not None:
             return sealed
+        if self._sums is not None:
+            self._sums.ready("update", task, model_digest)
         payload = self._payload(task)
         local = self._local(task)
         phase = self._half.phase(task.round).index
         event = self._half.charge.round_events[phase]
-        hold = None
         crash_point("site.before_reserve")
-        if self._store is not None and event is not None:
-            hold = self._store.reserve(self._run, task.round, "update", event, reuse_open=self._entropy.reproducible)
-            self._charges[phase] += not hold.reused
+        hold = self._account.reserve(task.round, "update", event)
         crash_point("site.after_reserve")
         secret = self._entropy.stream("train", self.name, task.round)
         return Pending(task, model_digest, hold, self._learner, payload, local, secret)
@@ -195,20 +183,24 @@ class Site:
         phase = self._half.phase(task.round).index
         update = Update(trained.vector, self._half.terms.weight)
         metrics: dict[str, Json] = {}
-        if self._half.charge.round_events[phase] is None and trained.loss is not None:
+        if self._sums is not None:
+            metrics["session"] = task.body.get("session")
+        elif self._half.charge.round_events[phase] is None and trained.loss is not None:
             metrics["loss"] = trained.loss if np.isfinite(trained.loss) else None
         if hold is not None and self._store is not None:
-            metrics["charges"] = self._charges[phase]
+            metrics["charges"] = self._account.charges[phase]
             metrics["ledger_head"] = hold.head
-        release = self._seal(update, pending, metrics)
+        context = self._context(pending)
+        release = self._seal(update, context, pending, trained.loss, metrics)
         crash_point("site.before_commit")
         if self._store is not None:
-            state = safetensors.numpy.save(dict(trained.local_state)) if trained.local_state else None
+            kept = {**trained.local_state, **{f"{_PIPELINE}{name}": value for name, value in context.state.items()}}
+            state = safetensors.numpy.save(kept) if kept else None
             if hold is not None:
                 self._store.commit(
                     hold, release=release, model_digest=pending.model_digest, local_state=state, counted=_counted(task)
                 )
-            elif state is not None:
+            elif state is not None or self._sums is not None:
                 self._store.seal_free(
                     self._run, task.round, release=release, model_digest=pending.model_digest, local_state=state,
                     counted=_counted(task),
@@ -216,11 +208,18 @@ class Site:
         crash_point("site.after_commit")
         return release
 
-    def _seal(self, update: Update, pending: Pending, metrics: dict[str, Json]) -> bytes:
+    def _context(self, pending: Pending) -> SiteContext:
+        local = pending.local or {}
+        state = {name.removeprefix(_PIPELINE): value for name, value in local.items() if name.startswith(_PIPELINE)}
+        return SiteContext(pending.secret, shared_seed(self._half.plan, pending.task.round), self._share, state)
+
+    def _seal(
+        self, update: Update, context: SiteContext, pending: Pending, loss: float | None, metrics: dict[str, Json]
+    ) -> bytes:
         number = pending.task.round
-        context = SiteContext(pending.secret, shared_seed(self._half.plan, number))
         chain = self._pipelines[self._half.phase(number).index].chain
-        payload = chain.pack(chain.encode(update.vector, context))
+        vector = chain.encode(update.vector, context)
+        payload = self._sums.update(pending.task, vector, loss, pending.secret) if self._sums else chain.pack(vector)
         return encode(Release(payload, self.name, number, self._half.digest, pending.model_digest, metrics))
 
     def _begin_evaluation(self, task: ProtocolMessage) -> bytes | Pending:
@@ -233,15 +232,13 @@ class Site:
             )
         model_digest = self._digest(task.payload)
         event = self._half.charge.evaluation_event
-        sealed = self._sealed(task.round, "evaluation", model_digest) if event is not None else None
+        sealed = self._sealed(task, "evaluation", model_digest) if event is not None else None
         if sealed is not None:
             return sealed
+        if self._sums is not None:
+            self._sums.ready("evaluation", task, model_digest)
         payload, local = self._payload(task), self._local(task)
-        hold = None
-        if event is not None and self._store is not None:
-            hold = self._store.reserve(
-                self._run, task.round, "evaluation", event, reuse_open=self._entropy.reproducible
-            )
+        hold = self._account.reserve(task.round, "evaluation", event)
         secret = self._entropy.stream("evaluate", self.name, task.round)
         return Pending(task, model_digest, hold, self._learner, payload, local, secret)
 
@@ -250,21 +247,29 @@ class Site:
         free = self._half.charge.evaluation_event is None
         metrics = exact(score) if free else noisy(score, deviation, pending.secret)
         number, digest, hold = pending.task.round, pending.model_digest, pending.hold
-        release = encode(Release(b"", self.name, number, self._half.digest, digest, metrics))
+        payload = b""
+        if self._sums is not None:
+            payload = self._sums.scores(pending.task, metrics, pending.secret)
+            metrics = {"session": pending.task.body.get("session")}
+        release = encode(Release(payload, self.name, number, self._half.digest, digest, metrics))
         if hold is not None and self._store is not None:
             self._store.commit(hold, release=release, model_digest=digest, local_state=None)
         return release
 
-    def _sealed(self, number: int, purpose: Purpose, model_digest: str) -> bytes | None:
-        sealed = self._store.sealed(self._run, number, purpose) if self._store is not None else None
+    def _sealed(self, task: ProtocolMessage, purpose: Purpose, model_digest: str) -> bytes | None:
+        sealed = self._store.sealed(self._run, task.round, purpose) if self._store is not None else None
         if sealed is None:
             return None
         if sealed.model_digest != model_digest:
             raise self._refusal(
-                f"the model it answered in round {number}",
+                f"the model it answered in round {task.round}",
                 got="another model",
                 hint="A round has one model; start a new run for another",
             )
+        if self._sums is not None and _session(sealed.release) != task.body.get("session"):
+            # Two sums with one answer of this site in each would give away what they differ by.
+            raise self._refusal(f"the session it answered in round {task.round}", got="another one",
+                                hint="A site's answer is in one sum and no other; go on with the next round")  # fmt: skip
         return sealed.release
 
     def _payload(self, task: ProtocolMessage) -> Vector:
@@ -286,6 +291,11 @@ class Site:
         charged = self._store is not None and self._half.charge.booked
         head = self._store.close_run(self._run, status) if self._store is not None and charged else None
         return encode(ProtocolMessage("closed", self.name, task.round, {"ledger_head": head}))
+
+
+def _session(release: bytes) -> object:
+    item = decode(release, who="the sealed release")
+    return item.metrics.get("session") if isinstance(item, Release) else None
 
 
 def _counted(task: ProtocolMessage) -> int:

@@ -1,0 +1,58 @@
+"""Which elements a secure sum adds: the update's integers, then the numbers that ride along."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consilia.plan.run_plan import RunPlan, SiteHalf
+from consilia.plan.secure import SecureTerms
+from consilia.rounds.lanes import Lanes, limb_bits
+
+UPDATE, EVALUATION = "update", "evaluation"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The elements of one secure sum.
+
+    Attributes:
+        kept: Integers of the update, first.
+        lanes: What rides along, after them.
+    """
+
+    kept: int
+    lanes: Lanes
+
+    @property
+    def dim(self) -> int:
+        """How many elements there are."""
+        return self.kept + self.lanes.width
+
+    def join(self, values: NDArray[np.int64], numbers: list[int]) -> NDArray[np.int64]:
+        """Return what one site adds, shape (dim,)."""
+        return np.concatenate([values, self.lanes.encode(numbers)])
+
+    def split(self, total: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[int]]:
+        """Return the sum of the updates' integers, shape (kept,), and the sums of the numbers."""
+        return total[: self.kept], self.lanes.decode(total[self.kept :])
+
+
+def shape_of(plan: RunPlan | SiteHalf, secure: SecureTerms, purpose: str, round_number: int, sites: int) -> Shape:
+    """Return the elements of a round's sum; both ends derive the same.
+
+    Args:
+        plan: The checked plan, or a site's half of it.
+        secure: Its secure sum.
+        purpose: "update" or "evaluation".
+        round_number: The round.
+        sites: All sites of the plan, who are asked for scores.
+    """
+    largest = secure.ring.largest if secure.ring is not None else 0
+    limb = limb_bits(secure.value_bound, largest, max(sites, secure.cohort))
+    if purpose == EVALUATION:
+        return Shape(0, Lanes(limb, 3))
+    # Weights of runs with a claim are public and fixed, and their losses stay at the sites.
+    return Shape(
+        secure.grids[plan.phase(round_number).index].kept, Lanes(limb, 2 if plan.plan.privacy.unit == "none" else 0)
+    )
