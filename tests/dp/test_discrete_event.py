@@ -89,7 +89,9 @@ def test_compositions_with_other_events() -> None:
         rdp_epsilon([(Event(EVENT.ratio, 0.1), 50), (plain, 3)], DELTA), rel=1e-9
     )
     assert bound(mixed, DELTA).pld == math.inf
-    assert profile(mixed, DELTA)(DELTA) == bound(mixed, DELTA).epsilon
+    sampled: Composition = [(EVENT, 50), (Event(2.0, 0.1), 3)]
+    for each in (mixed, sampled):
+        assert profile(each, DELTA)(DELTA) == bound(each, DELTA).epsilon > alone
     assert alone < bound([(EVENT, 50), (pure, 1)], DELTA).epsilon <= alone + 0.1
     added = bound([(EVENT, 50), (whole, 1)], DELTA).epsilon
     assert added == pytest.approx(0.2 + bound([(EVENT, 50)], DELTA - 1e-6).epsilon)

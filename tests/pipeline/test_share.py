@@ -104,3 +104,9 @@ def test_no_second_noise_of_another_kind() -> None:
     for other in (SiteNoise(1.0, 1e6), ServerNoise(1.0, 1e6)):
         with pytest.raises(IllegalChain, match="Draw the noise once"):
             other.contract(NoiseShare(10**6, 3).contract(INTEGERS))
+
+
+def test_continuous_noise_on_integers_is_refused() -> None:
+    for other in (SiteNoise(1.0, 1e6), ServerNoise(1.0, 1e6)):
+        with pytest.raises(IllegalChain, match="real values; got integers"):
+            other.contract(INTEGERS)

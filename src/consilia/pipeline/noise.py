@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from consilia.core.errors import IllegalChain
-from consilia.core.spec import UpdateSpec
+from consilia.core.spec import Encoding, UpdateSpec
 from consilia.dp.mechanism import GaussianMechanism
 from consilia.dp.sensitivity import effective_multiplier
 from consilia.pipeline.transform import Array, SiteContext, SumContext
@@ -16,6 +16,9 @@ def _needs_bound(spec: UpdateSpec) -> float:
     if not spec.shared_support:
         raise IllegalChain.of("noise", needs="the same coordinates from every site", got="each site's own choice",
                               hint="Set messages.random_k instead of messages.top_k")  # fmt: skip
+    if spec.encoding is not Encoding.REAL:
+        raise IllegalChain.of("continuous noise", needs="real values", got="integers in a ring",
+                              hint="Put it before the grid, or add shares of integer noise")  # fmt: skip
     if spec.l2_bound is None:
         raise IllegalChain.of("noise", needs="an update of bounded sensitivity", got="no bound",
                               hint="Clip before the noise")  # fmt: skip
