@@ -9,9 +9,6 @@ from tests.crypto import paillier_run, rlwe_run
 
 from consilia.crypto.cipher import SumCipher
 from consilia.crypto.rlwe_parameters import RlweParameters
-from consilia.crypto.rlwe_threshold import Opening
-from consilia.crypto.rlwe_parameters import RlweParameters
-from consilia.crypto.rlwe_threshold import Opening
 
 
 @dataclass(frozen=True)
@@ -36,16 +33,6 @@ def rlwe(bound: int, count: int) -> Scheme:
     sites = max(count, 2)
     run = rlwe_run.Run(RlweParameters(sites, sites // 2 + 1, count, bound, 1))
     return Scheme(run.cipher, lambda total, contributors, dim: run.open(total, run.opening(contributors, dim)))
-
-
-def rlwe(bound: int, count: int) -> Scheme:
-    run = rlwe_run.Run(RlweParameters(count, count // 2 + 1, count, bound, 1))
-
-    def opened(total: bytes, sites: Sequence[int], dim: int) -> NDArray[np.int64]:
-        decrypters = tuple(range(1, run.parameters.threshold + 1))
-        return run.open(total, Opening(rlwe_run.ROUND, dim, tuple(sites), decrypters))
-
-    return Scheme(run.cipher, opened)
 
 
 SCHEMES: dict[str, Callable[[int, int], Scheme]] = {"paillier": paillier, "rlwe": rlwe}
