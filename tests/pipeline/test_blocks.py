@@ -43,6 +43,13 @@ class Nearest(SecretRng):
         return np.full(size, 0.5)
 
 
+class Nearly(SecretRng):
+    """The largest uniform there is."""
+
+    def uniform(self, size: int) -> np.ndarray:
+        return np.full(size, 1 - 2.0**-53)
+
+
 class Down(SecretRng):
     """What cutting off would draw: always nothing."""
 
@@ -87,6 +94,15 @@ def test_what_leaves_is_finite_and_near_or_refused(vector: np.ndarray, bits: int
         return
     assert np.isfinite(out).all()
     assert np.abs(out.astype(np.float64) - vector).max() <= max(largest / levels * (1 + 1e-6), 2e-45)
+
+
+@given(st.floats(2.0**-100, 2.0**100, width=32), st.integers(2, 8))
+def test_no_level_is_missing_above_the_largest_value(largest: float, bits: int) -> None:
+    """A scale rounded down would cut the largest off; a sum of a level and nearly 1 would pass the last code."""
+    vector, levels = np.full(9, largest, np.float32), 2 ** (bits - 1) - 1
+    payload = Blocks(bits).pack(vector, Nearly(bytes(32)))
+    assert float(np.frombuffer(payload[1:5], "<f4")[0]) * levels >= largest
+    np.testing.assert_allclose(Blocks(bits).unpack(payload, 9, who="a site"), vector, rtol=1e-6)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
@@ -136,6 +152,7 @@ HOSTILE = {
     "one byte too many": (8, b"\0" + ONE + bytes(9), "bytes"),
     "unknown flag": (8, b"\2" + ONE + bytes(8), "flag"),
     "NaN scale": (8, b"\0" + np.array(np.nan, "<f4").tobytes() + bytes(8), "scales"),
+    "a scale that is a signalling NaN": (8, b"\0" + b"\0\0\x81\x7f" + bytes(8), "scales"),
     "infinite scale": (8, b"\0" + np.array(np.inf, "<f4").tobytes() + bytes(8), "scales"),
     "negative scale": (8, b"\0" + np.array(-1, "<f4").tobytes() + bytes(8), "scales"),
     "a scale whose multiples are infinite": (8, b"\0" + np.array(3e38, "<f4").tobytes() + bytes(8), "scales"),
