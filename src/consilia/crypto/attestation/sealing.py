@@ -38,7 +38,7 @@ def seal_to(claims: Claims, plaintext: bytes, *, info: bytes, rng: SecretRng, no
     claims.require_fresh(now)
     if len(claims.key) == X25519_BYTES:
         return sealing.seal(claims.key, plaintext, info=info, rng=rng)
-    fresh = ec.derive_private_key(1 + int.from_bytes(rng.token(_WIDE), "big") % (_ORDER - 1), _CURVE)
+    fresh = draw_p256(rng)
     point = fresh.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
     try:
         agreed = fresh.exchange(ec.ECDH(), ec.EllipticCurvePublicKey.from_encoded_point(_CURVE, claims.key))
@@ -46,6 +46,11 @@ def seal_to(claims: Claims, plaintext: bytes, *, info: bytes, rng: SecretRng, no
         raise ProtocolError.of("The key to seal to", needs="a point of the curve P-256", got="another one",
                                hint="Verify the evidence first") from None  # fmt: skip
     return point + sealing.lock(_key(agreed, point, claims.key, info), plaintext)
+
+
+def draw_p256(rng: SecretRng) -> ec.EllipticCurvePrivateKey:
+    """Return a fresh private key on P-256."""
+    return ec.derive_private_key(1 + int.from_bytes(rng.token(_WIDE), "big") % (_ORDER - 1), _CURVE)
 
 
 def open_p256(agree: Callable[[bytes], bytes], public: bytes, sealed: bytes, *, info: bytes, who: str) -> bytes:
@@ -63,6 +68,8 @@ def open_p256(agree: Callable[[bytes], bytes], public: bytes, sealed: bytes, *, 
     """
     point = bytes(sealed[:P256_BYTES])
     try:
+        if len(point) != P256_BYTES:  # a compressed point is shorter
+            raise ValueError
         ec.EllipticCurvePublicKey.from_encoded_point(_CURVE, point)  # no small step for a hostile sender
     except ValueError:
         raise ProtocolError.of(who, needs="bytes sealed to a P-256 key", got=f"{len(sealed)} bytes that are not",

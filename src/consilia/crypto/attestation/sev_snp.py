@@ -1,9 +1,9 @@
 """AMD SEV-SNP attestation reports, signed by the chip's versioned key (VCEK).
 
 Source:
-    AMD, SEV Secure Nested Paging Firmware ABI Specification (publication 56860, revision 1.55), table 10 (guest policy),
-    table 23 (report) and chapter 10 (signature); AMD, Versioned Chip Endorsement Key Certificate and KDS Interface
-    Specification (publication 57230), table 8 (extensions of the certificate).
+    AMD, SEV Secure Nested Paging Firmware ABI Specification (publication 56860, revision 1.55): guest policy, TCB_VERSION,
+    ATTESTATION_REPORT, and the format of an ECDSA P-384 signature; AMD, Versioned Chip Endorsement Key Certificate and KDS
+    Interface Specification (publication 57230): extensions of the certificate.
 """
 
 from cryptography.exceptions import InvalidSignature

@@ -1,6 +1,6 @@
 """TPM 2.0: a quote of the measured code, and a key that the TPM opens only while that code's measurement stands.
 
-Source: see `tpm_format`; Part 1, section 38 (attestation) and Part 3, sections 18.2 (Certify) and 18.4 (Quote).
+Source: see `tpm_format`; Part 3, sections 18.2 (Certify) and 18.4 (Quote).
 """
 
 from cryptography.exceptions import InvalidSignature

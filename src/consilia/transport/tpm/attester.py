@@ -68,6 +68,24 @@ class TpmAttester:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def enrolment(self) -> tuple[bytes, bytes]:
+        """Return the public areas of endorsement key and attestation key, for `crypto.attestation.credential`."""
+        endorsement = commands.endorsement_key(self._link)
+        commands.flush(self._link, endorsement.handle)
+        return endorsement.public, self._signer.public
+
+    def answer(self, challenge: bytes) -> bytes:
+        """Return the secret of a steward's challenge, which shows that this TPM holds both keys.
+
+        Raises:
+            TransportError: If the challenge was made for other keys.
+        """
+        endorsement = commands.endorsement_key(self._link)
+        try:
+            return commands.activate(self._link, self._signer.handle, endorsement.handle, challenge)
+        finally:
+            commands.flush(self._link, endorsement.handle)
+
     def evidence(self, *, context: bytes, nonce: bytes) -> Evidence:
         """Return a quote of the registers and a certificate of the key, both over this run, this nonce and the key."""
         extra = binding(context, nonce, self.key)

@@ -2,20 +2,22 @@
 
 Source:
     Trusted Computing Group, TPM 2.0 Library Specification, revision 1.59: Part 2, sections 6.5.2 (command codes), 7.4
-    (permanent handles) and 12.2 (TPMT_PUBLIC); Part 3, sections 11.1 (StartAuthSession), 12.1, 12.2, 24.1 (Create, Load,
-    CreatePrimary), 14.5 (ECDH_ZGen), 18.2, 18.4 (Certify, Quote), 22.2, 22.4 (PCR_Extend, PCR_Read), 23.7 (PolicyPCR),
-    28.4 (FlushContext).
+    (permanent handles) and 12.2 (TPMT_PUBLIC); Part 3, sections 11.1 (StartAuthSession), 12.1, 12.2 and 12.5 (Create, Load,
+    ActivateCredential), 14.5 (ECDH_ZGen), 18.2 and 18.4 (Certify, Quote), 22.2 and 22.4 (PCR_Extend, PCR_Read), 23.4 and
+    23.7 (PolicySecret, PolicyPCR), 24.1 (CreatePrimary), 28.4 (FlushContext).
 """
 
 import hashlib
 from typing import NamedTuple
 
 from consilia.crypto.attestation import tpm_format as form
+from consilia.crypto.attestation.credential import ENDORSEMENT_HEAD
 from consilia.transport.tpm.link import PASSWORD, Response, TpmLink, sized
 
 OWNER, ENDORSEMENT, _NO_HANDLE = 0x40000001, 0x4000000B, 0x40000007
 _PCR_EXTEND, _PCR_READ, _CREATE_PRIMARY, _CREATE, _LOAD = 0x182, 0x17E, 0x131, 0x153, 0x157
 _QUOTE, _CERTIFY, _START_SESSION, _ECDH_ZGEN, _FLUSH = 0x158, 0x148, 0x176, 0x154, 0x165
+_POLICY_SECRET, _ACTIVATE = 0x151, 0x147
 _AES, _CFB, _AES_BITS, _POLICY_SESSION = 0x0006, 0x0043, 128, 1
 _OWN = form.FIXED_TPM | form.FIXED_PARENT | form.SENSITIVE_ORIGIN
 _NULL = form.ALG_NULL.to_bytes(2, "big")
@@ -107,8 +109,7 @@ def certify(tpm: TpmLink, subject: int, signer: int, extra: bytes) -> tuple[byte
 
 def agree(tpm: TpmLink, key: int, point: bytes, registers: tuple[int, ...]) -> bytes:
     """Return the x coordinate of the point that `key` and `point` agree on, while the registers fulfil its policy."""
-    start = sized(bytes(32)) + sized(b"") + bytes([_POLICY_SESSION]) + _NULL + form.ALG_SHA256.to_bytes(2, "big")
-    session, _ = tpm.call(_START_SESSION, handles=(_NO_HANDLE, _NO_HANDLE), parameters=start, gives_handle=True)
+    session = _policy_session(tpm)
     try:
         tpm.call(form.CC_POLICY_PCR, handles=(session,), parameters=sized(b"") + form.selection(registers))
         x, y = point[1 : 1 + form.COORDINATE], point[1 + form.COORDINATE :]
@@ -117,6 +118,33 @@ def agree(tpm: TpmLink, key: int, point: bytes, registers: tuple[int, ...]) -> b
         flush(tpm, session)  # a command that succeeds ends it
         raise
     return Response(response.sized()).sized().rjust(form.COORDINATE, b"\0")
+
+
+def endorsement_key(tpm: TpmLink) -> Loaded:
+    """Make the endorsement key, which the TPM's maker certified: the same one for the TPM's life."""
+    zeros = sized(bytes(form.COORDINATE))
+    return _primary(tpm, ENDORSEMENT, ENDORSEMENT_HEAD + zeros + zeros)
+
+
+def activate(tpm: TpmLink, signer: int, endorsement: int, challenge: bytes) -> bytes:
+    """Return the secret of a challenge that was made for both keys."""
+    session = _policy_session(tpm)
+    try:
+        nothing = sized(b"") * 3 + bytes(4)  # no nonce, no command, no reference, no expiry
+        tpm.call(_POLICY_SECRET, handles=(ENDORSEMENT, session), authorize=(PASSWORD,), parameters=nothing)
+        _, response = tpm.call(
+            _ACTIVATE, handles=(signer, endorsement), authorize=(PASSWORD, session), parameters=challenge
+        )
+    except BaseException:
+        flush(tpm, session)  # a command that succeeds ends it
+        raise
+    return response.sized()
+
+
+def _policy_session(tpm: TpmLink) -> int:
+    start = sized(bytes(32)) + sized(b"") + bytes([_POLICY_SESSION]) + _NULL + form.ALG_SHA256.to_bytes(2, "big")
+    session, _ = tpm.call(_START_SESSION, handles=(_NO_HANDLE, _NO_HANDLE), parameters=start, gives_handle=True)
+    return session
 
 
 def flush(tpm: TpmLink, handle: int) -> None:

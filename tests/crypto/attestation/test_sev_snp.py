@@ -1,0 +1,55 @@
+from typing import Any
+
+import pytest
+from tests.crypto.attestation.makers import NOW, Snp
+
+from consilia.core.errors import ProtocolError
+from consilia.crypto.attestation.evidence import Statement
+from consilia.crypto.attestation.sev_snp import authenticate
+
+
+def show(maker: Snp, **policy: Any) -> Statement:
+    return authenticate(maker.evidence(), maker.policy(**policy), NOW)
+
+
+def test_a_report_of_our_own_making_reads_as_it_was_written() -> None:
+    statement = show(Snp())
+    assert (statement.measurement, statement.debug) == ("ab" * 48, False)
+    assert statement.tcb == "bootloader 3, tee 0, snp 8, microcode 115"
+
+
+def test_the_debug_bit_of_the_guests_policy_is_seen() -> None:
+    assert show(Snp(fields={0x008: (0x30000 | 1 << 19).to_bytes(8, "little")})).debug
+
+
+@pytest.mark.parametrize(
+    ("changes", "clause"),
+    [
+        ({"fields": {0x000: b"\x03"}}, "format"),
+        ({"fields": {0x034: b"\x00"}}, "format"),
+        ({"fields": {0x030: b"\x01"}}, "privilege"),
+        ({"fields": {0x008: (0x30000 | 1 << 18).to_bytes(8, "little")}}, "migration"),
+        ({"fields": {0x048: b"\x02"}}, "signer"),  # the chip's key is masked
+        ({"fields": {0x048: b"\x04"}}, "signer"),  # VLEK
+        ({"fields": {0x048: b"\x1c"}}, "signer"),  # nobody
+        ({"fields": {0x1A0: b"\xce"}}, "chip"),
+        ({"certified": (3, 0, 8, 114)}, "tcb"),  # the key of an older firmware, leaked, signs for the newest
+        ({"certified": (3, 0, 8)}, "tcb"),
+        ({"after": {0x2A0 + 48: b"\x01"}}, "format"),
+        ({"after": {0x2E8 + 48: b"\x01"}}, "format"),
+        ({"after": {0x49F: b"\x01"}}, "format"),
+        ({"after": {0x2A0: bytes(144)}}, "signature"),
+        ({"after": {0x2A0: b"\xff" * 48, 0x2E8: b"\xff" * 48}}, "signature"),
+    ],
+)
+def test_a_report_that_breaks_a_clause_is_refused(changes: dict[str, Any], clause: str) -> None:
+    with pytest.raises(ProtocolError, match=f"Attestation, {clause}"):
+        show(Snp(**changes))
+
+
+def test_older_firmware_than_the_policys_is_refused_part_by_part() -> None:
+    for part, least in (("bootloader", 4), ("tee", 1), ("snp", 9), ("microcode", 116)):
+        minimum = {"bootloader": 0, "tee": 0, "snp": 0, "microcode": 0, part: least}
+        with pytest.raises(ProtocolError, match=f"Attestation, tcb: needs {part} {least} or newer"):
+            show(Snp(), minimum_tcb=minimum)
+        show(Snp(), minimum_tcb={**minimum, part: least - 1})
