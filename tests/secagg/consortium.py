@@ -11,7 +11,7 @@ from consilia.core.randomness import SecretRng, SharedSeed
 from consilia.core.ring import Ring, Words
 from consilia.crypto.signing import SigningKey
 from consilia.secagg import client, server
-from consilia.secagg.messages import FromSite, Inbox, Masked, ToSite, from_site, to_site
+from consilia.secagg.messages import FromSite, Inbox, Refused, Reveal, ToSite, from_site, to_site
 from consilia.secagg.params import Session, least_threshold
 from consilia.secagg.roster import Identity, Roster
 from consilia.secagg.state import Contribution, State
@@ -55,6 +55,11 @@ def vector(site: str, of: Session, *, salt: int = 0) -> Words:
 
 
 def starts(of: Session, *labels: str | int) -> dict[str, State]:
+    return dict(_starts(of, *labels))  # states never change, so many runs may begin with the same
+
+
+@lru_cache(maxsize=64)
+def _starts(of: Session, *labels: str | int) -> dict[str, State]:
     keys = {one.name: one for one in identities(len(of.roster.members))}
     return {
         site: client.start(of, keys[site], consortium=CONSORTIUM.public, rng=rng("state", site, *labels))
@@ -62,7 +67,7 @@ def starts(of: Session, *labels: str | int) -> dict[str, State]:
     }
 
 
-Tap = Callable[[str, FromSite | ToSite], None]
+Tamper = Callable[[str, ToSite], list[ToSite]]
 
 
 @dataclass
@@ -74,6 +79,7 @@ class Run:
         silent: Stage -> sites that never send that stage's message, or anything later.
         said: Every message a site sent, in order.
         heard: Every message a site was sent.
+        tamper: What a hostile coordinator makes of a message for a site: other messages, or none.
     """
 
     of: Session
@@ -81,6 +87,7 @@ class Run:
     states: dict[str, State] = field(default_factory=dict)
     said: list[tuple[str, FromSite]] = field(default_factory=list)
     heard: list[tuple[str, ToSite]] = field(default_factory=list)
+    tamper: Tamper | None = None
     end: server.Done | server.Abort | None = None
 
     def __post_init__(self) -> None:
@@ -97,7 +104,8 @@ class Run:
                 if not isinstance(output, server.Send):
                     self.end = output
                     return self.end
-                for message in self.deliver(output.site, output.message):
+                sent = [output.message] if self.tamper is None else self.tamper(output.site, output.message)
+                for message in [answer for one in sent for answer in self.deliver(output.site, one)]:
                     if message.STAGE in STAGES and output.site in self.silent.get(message.STAGE, ()):
                         self.gone.add(output.site)
                     if output.site not in self.gone:
@@ -129,8 +137,12 @@ class Run:
         return self.of.ring.center(total)
 
 
-def uploaded(run: Run) -> set[str]:
-    return {site for site, message in run.said if isinstance(message, Masked)}
+def refusals(run: Run) -> dict[str, str]:
+    return {site: message.reason for site, message in run.said if isinstance(message, Refused)}
+
+
+def revealed(run: Run) -> dict[str, Reveal]:
+    return {site: message for site, message in run.said if isinstance(message, Reveal)}
 
 
 def other(of: Session, **changes: object) -> Session:

@@ -5,6 +5,8 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Self, cast
 
+import numpy as np
+
 from consilia.core.errors import ConsiliaError, StoreError
 from consilia.core.ring import Words
 from consilia.secagg.framing import join, malformed, split, text
@@ -28,7 +30,7 @@ class Contribution:
     @cached_property
     def digest(self) -> bytes:
         """SHA-256 of the words: a state keeps no vector."""
-        return sha256(self.words.data).digest()
+        return sha256(np.ascontiguousarray(self.words).data).digest()
 
 
 @dataclass(frozen=True)
