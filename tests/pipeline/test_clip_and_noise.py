@@ -13,9 +13,11 @@ from consilia.aggregate.rule import WeightedMean
 from consilia.core.errors import IllegalChain, PlanError
 from consilia.core.randomness import SecretRng, SharedSeed
 from consilia.core.spec import Segment, Unit, UpdateSpec
-from consilia.pipeline.chain import Chain, Protection, build, learner_spec
+from consilia.pipeline.build import build
+from consilia.pipeline.chain import Chain
 from consilia.pipeline.clip import Clip
 from consilia.pipeline.noise import ServerNoise, SiteNoise
+from consilia.pipeline.protection import Protection, learner_spec
 from consilia.pipeline.transform import SiteContext, SumContext
 
 SPEC = UpdateSpec((Segment("w", (6,)),))

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from consilia import api
-from consilia.plan.facts import facts, forecast
+from consilia.plan.facts import facts
+from consilia.plan.forecast import forecast
 from consilia.plan.run_plan import ADVERSARIES, RunPlan
 from consilia.report.card import build
 

@@ -21,7 +21,7 @@ numbers = st.integers(0, 2**48 - 1)
 def test_the_sum_is_exact_and_every_element_within_its_bound(limb: int, sites: list[tuple[int, int]]) -> None:
     lanes = Lanes(limb, 2)
     each = [lanes.encode(pair) for pair in sites]
-    assert all(((0 <= one) & (one < 2**limb)).all() and len(one) == lanes.width for one in each)
+    assert all(((one >= 0) & (one < 2**limb)).all() and len(one) == lanes.width for one in each)
     assert lanes.decode(np.sum(each, axis=0)) == [sum(pair[0] for pair in sites), sum(pair[1] for pair in sites)]
 
 

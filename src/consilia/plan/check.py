@@ -9,7 +9,8 @@ from consilia.core.errors import IllegalChain, PlanError, Problem
 from consilia.core.randomness import SharedSeed
 from consilia.core.spec import Segment, UpdateSpec
 from consilia.core.version import VERSION
-from consilia.pipeline.chain import build, learner_spec
+from consilia.pipeline.build import build
+from consilia.pipeline.protection import learner_spec
 from consilia.plan.accounting import affordable, calibrate, charges
 from consilia.plan.census import cohort_problems, registered
 from consilia.plan.events import adjacency_of

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from consilia.core.spec import Unit
-from consilia.pipeline.chain import Protection
+from consilia.pipeline.protection import Protection
 from consilia.plan.phases import Phase
 from consilia.plan.run_plan import SiteTerms
 

@@ -66,6 +66,9 @@ class Clear:
         )  # fmt: skip
         return Scored(gate.metrics, None, traffic)
 
+    def stepped(self, model_digest: str) -> None:
+        """Nothing to write down: every site's answer was seen."""
+
 
 def _nothing(payload: Bytes, who: str) -> None:
     if payload:

@@ -7,7 +7,7 @@ import numpy as np
 
 from consilia.aggregate.optimizer import ServerOptimizer
 from consilia.aggregate.rule import WeightedMean, WeightedSum
-from consilia.core.canonical import Json
+from consilia.core.canonical import Json, digest_bytes
 from consilia.core.errors import ProtocolError
 from consilia.core.update import ProtocolMessage, Vector
 from consilia.core.wire import decode, encode, pack_vector
@@ -200,13 +200,13 @@ class Coordinator:
         phase = self._plan.phase(record.round)
         pipeline = self._pipelines[phase.index]
         context = SumContext(self._entropy.stream("server", record.round), shared_seed(self._config, record.round))
-        summed = pipeline.chain.decode(total, context)
+        summed = pipeline.chain.decode(total, context) * gathered.factor
         rule = WeightedMean(self._denominator(record.asked))
         aggregate = rule.finish(WeightedSum(summed, gathered.weight), summed)
         dim = state.model.size
         optimizer = server_optimizer(
             phase.plan, coordinator_factor(phase.plan.training, record.round, len(self._plan.schedule)),
-            pipeline.protection.mean_variance(names, gathered.weight if rule.denominator is None else rule.denominator),
+            pipeline.mean_variance(names, gathered.weight if rule.denominator is None else rule.denominator),
         )  # fmt: skip
         # What the moments of another phase point at may not move any more.
         moments = state.moments if phase.index == state.phase else optimizer.init(dim)
@@ -226,6 +226,7 @@ class Coordinator:
             record.update_norms = geometry.norms(gathered.updates)
             record.cosine = geometry.cosines(gathered.updates, record.update_norms)
         record.train_loss = gathered.loss
+        record.transcript = self._gatherer.stepped(digest_bytes(self._payload(state.model)))
 
     def _denominator(self, asked: list[str]) -> float | None:
         privacy = self._config.privacy

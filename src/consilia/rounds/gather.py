@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from consilia.core.canonical import Json
 from consilia.core.update import Vector
 from consilia.pipeline.transform import Array
 from consilia.rounds.exchange import Traffic
@@ -26,6 +27,8 @@ class Gathered:
         loss: Mean training loss, where it may be known.
         traffic: Bytes that crossed.
         reason: Why there is no total.
+        factor: What the decoded total is multiplied by: where sites weigh by themselves, they do it by their share of the
+            largest weight.
     """
 
     names: list[str]
@@ -37,6 +40,7 @@ class Gathered:
     loss: float | None = None
     traffic: Traffic = field(default_factory=Traffic)
     reason: str | None = None
+    factor: float = 1.0
 
 
 @dataclass
@@ -70,6 +74,10 @@ class Gatherer(Protocol):
 
     def scores(self, number: int, payload: bytes, counted: Mapping[str, int]) -> Scored:
         """Ask every site how a model does on its held-out rows."""
+        ...
+
+    def stepped(self, model_digest: str) -> dict[str, Json] | None:
+        """Hear which model, as it is sent, came of the last sum; return what is to be written down of it."""
         ...
 
 

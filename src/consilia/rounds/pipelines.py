@@ -1,21 +1,37 @@
 """Each phase's pipeline, built by both ends from the plan's public numbers."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from consilia.core.randomness import SharedSeed
 from consilia.core.spec import UpdateSpec
-from consilia.pipeline.chain import Chain, Protection, build
+from consilia.pipeline.build import build
+from consilia.pipeline.chain import Chain
+from consilia.pipeline.protection import Protection
 from consilia.plan.protection import protection_of
 from consilia.plan.run_plan import RunPlan
 from consilia.plan.schema import Plan
+from consilia.plan.secure import GridTerms
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """One phase's transforms and the public numbers they were built from."""
+    """One phase's transforms and the public numbers they were built from; `grid` in a secure sum only."""
 
     chain: Chain
     protection: Protection
+    grid: GridTerms | None = None
+
+    def mean_variance(self, sites: Sequence[str], denominator: float) -> float:
+        """Return the variance of the noise on each coordinate of the weighted mean of these sites' answers.
+
+        Args:
+            sites: Whose answers were added.
+            denominator: What the weighted sum is divided by.
+        """
+        if self.grid is None or not self.grid.share_variance:
+            return self.protection.mean_variance(sites, denominator)
+        return (self.grid.deviation(len(sites)) * max(self.protection.weights.values()) / denominator) ** 2
 
 
 def pipelines(plan: RunPlan, *, control_dim: int) -> tuple[Pipeline, ...]:
@@ -28,7 +44,8 @@ def pipelines(plan: RunPlan, *, control_dim: int) -> tuple[Pipeline, ...]:
     found = []
     for phase in plan.phases:
         protection = protection_of(phase, plan.sites, plan.noise_multiplier, control_dim=control_dim)
-        found.append(Pipeline(build(UpdateSpec(plan.spec.segments), protection), protection))
+        grid = plan.secure.grids[phase.index] if plan.secure is not None and plan.secure.grids else None
+        found.append(Pipeline(build(UpdateSpec(plan.spec.segments), protection), protection, grid))
     return tuple(found)
 
 

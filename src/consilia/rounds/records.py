@@ -36,6 +36,7 @@ class RoundRecord:
     seconds: float = 0.0
     epsilon_spent: float | None = None
     epsilon_budget: float | None = None
+    transcript: dict[str, Json] | None = None
 
     def to_json(self) -> dict[str, Json]:
         """Return plain values."""

@@ -219,7 +219,11 @@ class Site:
         number = pending.task.round
         chain = self._pipelines[self._half.phase(number).index].chain
         vector = chain.encode(update.vector, context)
-        payload = self._sums.update(pending.task, vector, loss, pending.secret) if self._sums else chain.pack(vector)
+        payload = (
+            self._sums.update(pending.task, vector, loss, pending.secret)
+            if self._sums
+            else chain.pack(vector, pending.secret)
+        )
         return encode(Release(payload, self.name, number, self._half.digest, pending.model_digest, metrics))
 
     def _begin_evaluation(self, task: ProtocolMessage) -> bytes | Pending:

@@ -1,0 +1,52 @@
+"""Where a sum stands at a site, as bytes for its store: secret keys among them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from consilia.core.errors import StoreError
+from consilia.secagg.client import State
+from consilia.secagg.params import ID_SIZE, Session
+from consilia.secagg.roster import Identity
+
+_DIGEST = 64  # hex digits
+
+
+@dataclass(frozen=True)
+class Sum:
+    """Where a sum stands.
+
+    Attributes:
+        state: The site's side of the session.
+        upload: Digest of the masked vector, in hex; empty until there is one.
+    """
+
+    state: State
+    upload: str = ""
+
+    def to_bytes(self) -> bytes:
+        """Return session id, model, upload and state, for `from_bytes`."""
+        session = self.state.session
+        return session.session_id + session.model_digest.encode() + self.upload.encode() + self.state.to_bytes()
+
+    @classmethod
+    def from_bytes(cls, raw: bytes, session: Callable[[str, bytes], Session], identity: Identity) -> "Sum":
+        """Read what `to_bytes` wrote once there was an upload.
+
+        Args:
+            raw: The bytes.
+            session: (model digest, session id) -> the session.
+            identity: The site's keys.
+
+        Raises:
+            StoreError: If they are of another session, or damaged.
+        """
+        head = ID_SIZE + 2 * _DIGEST
+        try:
+            model, upload = (
+                raw[ID_SIZE : ID_SIZE + _DIGEST].decode("ascii"),
+                raw[ID_SIZE + _DIGEST : head].decode("ascii"),
+            )
+        except UnicodeDecodeError:
+            raise StoreError.of("the stored sum", needs="the bytes of a session", got="others",
+                                hint="Restore the site's file from a copy") from None  # fmt: skip
+        return cls(State.from_bytes(raw[head:], session(model, raw[:ID_SIZE]), identity), upload)

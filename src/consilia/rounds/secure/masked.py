@@ -1,0 +1,214 @@
+"""Updates gathered under masks: the coordinator learns the survivors' sum, and no single update."""
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from consilia.aggregate.admission import Gate
+from consilia.core.canonical import Json, digest_bytes
+from consilia.core.errors import PlanError, ProtocolError
+from consilia.core.update import Bytes, ProtocolMessage, Release
+from consilia.crypto.signing import SigningKey
+from consilia.plan.run_plan import RunPlan
+from consilia.plan.secure import SecureTerms
+from consilia.rounds.entropy import Entropy
+from consilia.rounds.exchange import Traffic, ask, exchange
+from consilia.rounds.gather import Gathered, Metrics, Scored, quorum, too_few
+from consilia.rounds.lanes import read_scores, read_update
+from consilia.rounds.ports import Transport
+from consilia.rounds.secure.sessions import session_of
+from consilia.rounds.secure.shape import EVALUATION, UPDATE, shape_of
+from consilia.secagg import server, transcript
+from consilia.secagg.messages import Advert, Begin, Inbox, Masked, ToSite, from_site
+from consilia.secagg.params import ID_SIZE, Session
+from consilia.secagg.roster import Roster
+from consilia.secagg.server import Abort, Deadline, Done, Lost, Output, Received, Send, ServerState
+from consilia.secagg.transcript import Entry
+
+_TASKS = {UPDATE: "train", EVALUATION: "evaluate"}
+
+
+@dataclass
+class _Ended:
+    """How a session ended."""
+
+    end: Done | Abort
+    metrics: Metrics
+    traffic: Traffic
+
+
+@dataclass
+class _Run:
+    """A session under way at the coordinator."""
+
+    session: Session
+    state: ServerState
+    outputs: list[Output]
+    metrics: Metrics = field(default_factory=dict)
+    traffic: Traffic = field(default_factory=Traffic)
+
+    def step(self, event: server.Event) -> None:
+        self.state, outputs = server.step(self.state, event)
+        self.outputs += outputs
+
+
+class MaskedSums:
+    """Gathers updates and scores by secure aggregation.
+
+    Args:
+        plan: The checked plan.
+        secure: Its secure sum.
+        run: Id of the run.
+        transport: Moves bytes to and from sites.
+        roster: The sites' public keys.
+        signing: The coordinator's key, for the transcript.
+        entropy: Source of session ids.
+        entries: The transcript so far, of a run that is resumed.
+    """
+
+    def __init__(
+        self, plan: RunPlan, secure: SecureTerms, *, run: str, transport: Transport, roster: Roster, signing: SigningKey,
+        entropy: Entropy, entries: Sequence[Entry] = (),
+    ) -> None:  # fmt: skip
+        self._plan = plan
+        self._secure = secure
+        self._run = run
+        self._transport = transport
+        self._roster = roster
+        self._signing = signing
+        self._entropy = entropy
+        self._entries = list(entries)
+        self._told: dict[str, int] = {}
+        self._names = tuple(sorted(terms.name for terms in plan.sites))
+        self._timeout = plan.plan.aggregation.deadline_seconds
+        self._last: tuple[Session, Done] | None = None
+
+    def updates(self, number: int, asked: Sequence[str], payload: bytes, counted: Mapping[str, int]) -> Gathered:
+        """Ask a round's cohort to train, and learn the sum of those who come through."""
+        self._last = None
+        cohort = tuple(sorted(asked))
+        try:
+            session = self._session(UPDATE, number, cohort, payload)
+        except PlanError as error:
+            return Gathered([], dict.fromkeys(cohort, "too few were asked"), None, 0.0, {}, reason=str(error))
+        ended = self._sum(session, payload, counted)
+        dropped = {site: drop.reason for site, drop in sorted(ended.end.dropped.items())}
+        if isinstance(ended.end, Abort):
+            return Gathered([], dropped, None, 0.0, ended.metrics, traffic=ended.traffic, reason=ended.end.reason)
+        names = list(ended.end.survivors)
+        total, numbers = shape_of(self._plan, self._secure, UPDATE, number, len(self._names)).split(
+            session.ring.center(ended.end.total)
+        )
+        reason = too_few(len(names), len(asked), quorum(self._plan.plan.aggregation.quorum, len(asked)))
+        self._last = session, ended.end
+        heaviest = max(terms.weight for terms in self._plan.sites)
+        weight, loss = 0.0, None
+        if numbers:
+            shares, weighted = read_update(numbers)
+            weight, loss = shares * heaviest, weighted / shares if shares > 0 else None
+        return Gathered(
+            names, {site: why for site, why in dropped.items() if site not in names}, None if reason else total, weight,
+            ended.metrics, loss=loss, traffic=ended.traffic, reason=reason, factor=heaviest,
+        )  # fmt: skip
+
+    def scores(self, number: int, payload: bytes, counted: Mapping[str, int]) -> Scored:
+        """Ask every site how a model does on its held-out rows, and learn the sums."""
+        session = self._session(EVALUATION, number, self._names, payload)
+        ended = self._sum(session, payload, counted)
+        if isinstance(ended.end, Abort):
+            return Scored({}, None, ended.traffic)
+        total = session.ring.center(ended.end.total)
+        _, numbers = shape_of(self._plan, self._secure, EVALUATION, number, len(self._names)).split(total)
+        return Scored({}, read_scores(numbers), ended.traffic)
+
+    def stepped(self, model_digest: str) -> dict[str, Json] | None:
+        """Sign what the last sum was and which model came of it; None where there was none."""
+        if self._last is None:
+            return None
+        session, done = self._last
+        previous = self._entries[-1].hash if self._entries else transcript.first(self._run)
+        entry = transcript.write(
+            session, uploads=done.uploads, total=done.total, model_out=model_digest, previous=previous,
+            coordinator=self._signing,
+        )  # fmt: skip
+        self._entries.append(entry)
+        return entry.to_json()
+
+    def _session(self, purpose: str, number: int, cohort: tuple[str, ...], payload: bytes) -> Session:
+        return session_of(
+            self._plan, self._secure, run=self._run, purpose=purpose, round_number=number,
+            model_digest=digest_bytes(payload), session_id=self._entropy.stream("session", purpose, number).token(ID_SIZE),
+            roster=self._roster, cohort=cohort,
+        )  # fmt: skip
+
+    def _sum(self, session: Session, payload: bytes, counted: Mapping[str, int]) -> _Ended:
+        run = _Run(session, *server.start(session))
+        while True:
+            sends = {output.site: output.message for output in run.outputs if isinstance(output, Send)}
+            end = next((output for output in run.outputs if isinstance(output, Done | Abort)), None)
+            if end is not None:
+                return _Ended(end, run.metrics, run.traffic)
+            run.outputs = []
+            if all(isinstance(message, Inbox) for message in sends.values()):
+                self._ask_for_vectors(run, sends, payload, counted)
+            else:
+                self._ask(run, sends)
+            if not run.outputs:
+                run.step(Deadline())
+
+    def _ask(self, run: _Run, messages: Mapping[str, ToSite]) -> None:
+        """Take one step with every site that is left."""
+        tasks = {}
+        for site, message in messages.items():
+            body = {**self._body(run.session), "stage": message.STAGE}
+            if isinstance(message, Begin) and run.session.purpose == UPDATE:
+                body["entries"] = [entry.to_json() for entry in self._entries[self._told.get(site, 0) :]]
+            tasks[site] = ProtocolMessage("sum", site, run.session.round, body, message.to_bytes())
+
+        def accept(site: str, item: Release | ProtocolMessage) -> None:
+            run.step(self._read(run.session, site, item))
+
+        run.traffic.add(exchange(
+            self._transport, tasks, accept=accept, gone=lambda site, why: run.step(Lost(site, why)), timeout=self._timeout
+        ))  # fmt: skip
+
+    def _read(self, session: Session, site: str, item: Release | ProtocolMessage) -> Received | Lost:
+        if isinstance(item, Release) or item.kind != "sum":
+            said = "an update" if isinstance(item, Release) else f"{item.kind}: {str(item.body.get('error'))[:64]}"
+            return Lost(site, said)
+        if item.site != site or item.round != session.round or item.body.get("session") != session.session_id.hex():
+            return Lost(site, "answered in another session")
+        try:
+            message = from_site(str(item.body.get("stage")), item.payload, who=site)
+        except ProtocolError as error:
+            return Lost(site, f"sent {error.problems[0].got}")
+        if isinstance(message, Advert) and session.purpose == UPDATE:
+            self._told[site] = len(self._entries)  # it has checked what came along, or it would have refused
+        return Received(site, message)
+
+    def _ask_for_vectors(
+        self, run: _Run, inboxes: Mapping[str, ToSite], payload: bytes, counted: Mapping[str, int]
+    ) -> None:
+        session = run.session
+        expected = session.session_id.hex()
+
+        def take(upload: Bytes, site: str) -> None:
+            run.step(Received(site, Masked(upload)))
+
+        gate = Gate(session.round, self._plan.digest, session.model_digest, frozenset(inboxes), take)
+        beside: dict[str, dict[str, Json]] = {
+            site: {"inbox": base64.b64encode(inbox.to_bytes()).decode()} for site, inbox in inboxes.items()
+        }
+        run.traffic.add(ask(
+            self._transport, gate, kind=_TASKS[session.purpose], body=self._body(session), counted=counted,
+            payload=payload, timeout=self._timeout, beside=beside,
+        ))  # fmt: skip
+        run.metrics = {site: told for site, told in gate.metrics.items() if told.get("session") == expected}
+        for site, why in gate.dropped.items():
+            run.step(Lost(site, why))
+
+    def _body(self, session: Session) -> dict[str, Json]:
+        return {
+            "plan": self._plan.digest, "run": self._run, "purpose": session.purpose, "model": session.model_digest,
+            "session": session.session_id.hex(),
+        }  # fmt: skip

@@ -1,0 +1,69 @@
+"""What a site does with the coordinator's signed entries: it checks each, keeps it, and stops where one does not fit."""
+
+import json
+
+from consilia.core.canonical import canonical_bytes
+from consilia.core.errors import ProtocolError
+from consilia.rounds.secure.sessions import Party
+from consilia.secagg import transcript
+from consilia.secagg.transcript import Entry, Witness
+from consilia.store.sessions import Sessions
+
+
+class Watch:
+    """A site's eye on the transcript of one run.
+
+    Args:
+        run: Id of the run.
+        party: The site's keys and whom it believes.
+        store: Where entries are kept.
+
+    Guarantees:
+        An entry that contradicts what this site sent, voted for or was given makes it refuse every later step of the run.
+        What an entry proves, and what not: `secagg.transcript`.
+    """
+
+    def __init__(self, run: str, party: Party, store: Sessions) -> None:
+        self._run = run
+        self._party = party
+        self._store = store
+        self._last: Entry | None = None
+        self._mine: dict[int, Witness] = {}
+        for raw in store.transcript(run):
+            self._last = Entry.from_json(json.loads(raw))
+
+    def sent(self, round_number: int, witness: Witness) -> None:
+        """Remember what was sent in a round, and whom this site voted for: nobody yet where it was not asked to."""
+        self._mine = {round_number: witness}
+
+    def check(self, entries: object, model_digest: str | None) -> None:
+        """Check the entries that come with a step, oldest first; those checked before may come again.
+
+        Args:
+            entries: As they came.
+            model_digest: The model that the step is about, where it is the one made by the last entry.
+
+        Raises:
+            ProtocolError: If one does not fit; it is not kept.
+        """
+        if not isinstance(entries, list):
+            raise ProtocolError.of(f"site {self._party.identity.name}", needs="the transcript as a list of entries",
+                                   got=type(entries).__name__, hint="Both ends must run compatible versions")  # fmt: skip
+        read = [Entry.from_json(entry) for entry in entries]
+        fresh = [entry for entry in read if self._last is None or entry.round > self._last.round]
+        for entry in fresh:
+            given = model_digest if entry is fresh[-1] and model_digest is not None else entry.model_out
+            transcript.check(
+                entry, run=self._run, coordinator=self._party.coordinator, last=self._last,
+                site=self._party.identity.name, witness=self._witness(entry), model=given,
+            )  # fmt: skip
+            self._store.note(self._run, entry.round, canonical_bytes(entry.to_json()))
+            self._last = entry
+
+    def _witness(self, entry: Entry) -> Witness | None:
+        mine = self._mine.get(entry.round)
+        if mine is None or mine.survivors:
+            return mine
+        # Its vector left, and it was never asked to vote: the coordinator may have had it, or not.
+        named = self._party.identity.name in entry.uploads
+        return Witness(mine.context, mine.model, mine.upload, tuple(sorted(entry.uploads))) if named else None
