@@ -8,7 +8,7 @@ from consilia.pipeline.blocks import Blocks
 from consilia.pipeline.chain import DENSE, Chain
 from consilia.pipeline.clip import Clip
 from consilia.pipeline.codec import Codec
-from consilia.pipeline.grid import Cut, Grid, Weigh
+from consilia.pipeline.grid import Cut, Grid, Rounding, Weigh
 from consilia.pipeline.noise import ServerNoise, SiteNoise
 from consilia.pipeline.protection import Protection, learner_spec
 from consilia.pipeline.random_k import RandomK
@@ -86,7 +86,12 @@ def build(
         steps.append(TopK(messages.top_k))
     codec: Codec = DENSE
     if integers is not None:
-        steps += [Weigh(), Cut(integers.cut), Grid(integers.scale, integers.ring)]
+        bound = Chain(tuple(steps)).contract(learner_spec(spec, protection)).l2_bound
+        grid = Grid(integers.scale, integers.ring)
+        if protection.unit is Unit.SITE and bound is not None:
+            # One whole vector, whose neighbour is none: its own integers can be held to a smaller bound.
+            grid = Grid(integers.scale, integers.ring, Rounding.CONDITIONAL, bound)
+        steps += [Weigh(), Cut(integers.cut), grid]
         if integers.share_variance:
             steps.append(NoiseShare(integers.share_variance, integers.shares))
     elif messages.top_k is not None:
