@@ -9,7 +9,7 @@ from scipy import stats
 from consilia.core.errors import IllegalChain
 from consilia.core.randomness import SecretRng, SharedSeed
 from consilia.core.ring import Ring
-from consilia.core.spec import Adjacency, Encoding, Segment, Unit, UpdateSpec
+from consilia.core.spec import Encoding, Segment, Unit, UpdateSpec
 from consilia.dp.event import DiscreteGaussianEvent
 from consilia.pipeline.clip import Clip
 from consilia.pipeline.grid import Cut, Grid, Rounding, Weigh
@@ -58,15 +58,10 @@ def test_the_decoded_sum_of_shares_has_the_claimed_noise_and_a_wrong_scale_is_se
     assert stats.kstest(left / (claimed * math.sqrt(3 / 5)), "norm").pvalue < 1e-6  # of the counted shares alone
 
 
-def test_the_event_is_read_from_the_contract() -> None:
-    share = NoiseShare(4_000_000, 3)
-    event = share.event(INTEGERS, sampling_rate=0.5, steps=2, adjacency=Adjacency.ADD_REMOVE)
-    assert event == DiscreteGaussianEvent(4_000_000, 3, SCALE + 141.5, D, 0.5, 2, Adjacency.ADD_REMOVE)
-    assert share.event(INTEGERS.with_(kept=7), adjacency=Adjacency.ZERO_OUT).dim == 7
-    assert share.noise_multiplier(SCALE + 141.5) == pytest.approx(event.ratio)
-    assert share.noise_multiplier(0.0) == math.inf
-    with pytest.raises(IllegalChain, match="Clip before"):
-        share.event(INTEGERS.with_(l2_bound=None), adjacency=Adjacency.ZERO_OUT)
+def test_the_counted_shares_over_the_sensitivity_are_the_noise_multiplier() -> None:
+    event = DiscreteGaussianEvent(4_000_000, 3, SCALE + 141.5, D)
+    assert NoiseShare(4_000_000, 3).noise_multiplier(SCALE + 141.5) == pytest.approx(event.ratio)
+    assert NoiseShare(4_000_000, 3).noise_multiplier(0.0) == math.inf
 
 
 REFUSED = [

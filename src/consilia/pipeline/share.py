@@ -7,9 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consilia.core.errors import IllegalChain
-from consilia.core.spec import Adjacency, Encoding, UpdateSpec
+from consilia.core.spec import Encoding, UpdateSpec
 from consilia.dp.discrete import VARIANCE, discrete_gaussian, reach
-from consilia.dp.event import DiscreteGaussianEvent
 from consilia.pipeline.grid import require_room
 from consilia.pipeline.transform import Array, SiteContext, SumContext
 
@@ -24,8 +23,9 @@ class NoiseShare:
             collude with the coordinator.
 
     Guarantees:
-        Who sees only sums over at least `shares` sites that drew their shares honestly and keep them to themselves sees the
-        mechanism of `event`, whatever else the sum holds. One site's vector alone is protected by its own share only.
+        Who sees only sums over at least `shares` sites that drew their shares honestly and keep them to themselves sees a
+        `DiscreteGaussianEvent` of these two numbers and of the bound that the vector came in with, whatever else is in the
+        sum. One site's vector alone is protected by its own share only.
     Source:
         Kairouz, Liu and Steinke (2021), The distributed discrete Gaussian mechanism for federated learning with secure
         aggregation; docs/guarantees-distributed.md.
@@ -36,7 +36,12 @@ class NoiseShare:
 
     def contract(self, spec: UpdateSpec) -> UpdateSpec:
         """Need bounded integers in a ring with room for all sites' noise, not noised yet; drop the bounds."""
-        self._needs_bounded(spec)
+        if spec.noised:
+            raise IllegalChain.of("a noise share", needs="an update without noise yet", got="a noised update",
+                                  hint="Draw the noise once: at the site, at the server or in shares")  # fmt: skip
+        if spec.l2_bound is None:
+            raise IllegalChain.of("a noise share", needs="an update of bounded sensitivity", got="no bound",
+                                  hint="Clip before the noise")  # fmt: skip
         if spec.encoding is not Encoding.RING or spec.ring is None or spec.range_linf is None:
             raise IllegalChain.of("a noise share", needs="integers of bounded range in a ring", got="real values",
                                   hint="Put the grid before the share")  # fmt: skip
@@ -49,28 +54,6 @@ class NoiseShare:
         noise = reach(self.share_variance, spec.sites, spec.sent)
         require_room(spec.ring, spec.sites, math.ceil(spec.range_linf), noise=noise)
         return spec.with_(noised=True, l2_bound=None, range_linf=None)
-
-    def event(
-        self, spec: UpdateSpec, *, sampling_rate: float = 1.0, steps: int = 1, adjacency: Adjacency
-    ) -> DiscreteGaussianEvent:
-        """Return the mechanism of one secure sum for a unit of the site whose vector comes in with `spec`.
-
-        Raises:
-            IllegalChain: If nothing bounds what the unit moves.
-        """
-        bound = self._needs_bounded(spec)
-        return DiscreteGaussianEvent(
-            self.share_variance, self.shares, bound, spec.sent, sampling_rate, steps, adjacency
-        )
-
-    def _needs_bounded(self, spec: UpdateSpec) -> float:
-        if spec.noised:
-            raise IllegalChain.of("a noise share", needs="an update without noise yet", got="a noised update",
-                                  hint="Draw the noise once: at the site, at the server or in shares")  # fmt: skip
-        if spec.l2_bound is None:
-            raise IllegalChain.of("a noise share", needs="an update of bounded sensitivity", got="no bound",
-                                  hint="Clip before the noise")  # fmt: skip
-        return spec.l2_bound
 
     def noise_multiplier(self, own: float) -> float | None:
         """Return the counted shares' noise over `own`, which is in grid steps here."""
