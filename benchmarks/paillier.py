@@ -74,7 +74,8 @@ opens the sum. The key is made once a run, the table once a process.
 ## Beside `phe`, one value a ciphertext
 
 Both in turns, `phe` on {one.get("phe", {}).get("values", 0)} values. "Sum" is a value's whole way: encrypted at {SITES} sites,
-added, decrypted. Goal: {GOAL} times for encryption and for the sum. Decryption gains from packing alone.
+added, decrypted. Goal: {GOAL} times for encryption and for the sum. Decryption gains from packing alone, and pays for raising to
+the secret power in constant time, which `phe` does not do.
 
 {table(THEIRS, theirs)}
 
