@@ -9,7 +9,12 @@ from hypothesis import strategies as st
 from tests.crypto.rlwe_run import Run, rng
 
 from consilia.core.errors import ProtocolError
-from consilia.crypto.rlwe_parameters import PRIMES, RlweParameters
+from consilia.crypto import rlwe
+from consilia.crypto.rlwe_field import Polynomials
+from consilia.crypto.rlwe_ntt import transform
+from consilia.crypto.rlwe_parameters import ETA, PRIMES, RlweParameters
+from consilia.crypto.rlwe_residues import quotient
+from consilia.crypto.rlwe_sampling import ternary
 from consilia.crypto.rlwe_wire import POLYNOMIAL, pack, unpack
 
 
@@ -80,3 +85,26 @@ def test_packing_is_30_bits_and_strict() -> None:
         spoilt.ravel()[place] = PRIMES[0]
         with pytest.raises(ProtocolError, match="residues"):
             unpack(pack(spoilt), PRIMES[:1], 2, who="a test")
+
+
+def test_a_ciphertext_has_both_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without them the sums are right as well, and nothing is hidden: they are taken out of a ciphertext of zeros here."""
+    run, p = Run(RlweParameters(3, 2, 3, 1000, 3)), PRIMES[0]
+    ntt, prime = transform(p), transform(p).prime
+    seen: list[list[Polynomials]] = []
+
+    def whole(polynomials: list[Polynomials], kept: int) -> list[Polynomials]:
+        seen.append([polynomial.copy() for polynomial in polynomials])
+        return quotient(polynomials, kept)
+
+    monkeypatch.setattr(rlwe, "quotient", whole)
+    payload = run.cipher(1).encrypt(np.zeros(4000, np.int64), rng("errors"))
+    u = ntt.forward_small(ternary(1, rng("errors")))
+    c1 = unpack(payload[:-48], (*run.parameters.kept, *PRIMES), 1, who="a test")[len(run.parameters.kept)]
+    (b, a), *_ = run.cipher(1).key.factors
+    first = prime.reduce(seen[0][0] - ntt.inverse(prime.times(u, b)))
+    second = ntt.inverse(prime.reduce(prime.centred(c1) - prime.times(u, a)))
+    for error in (first, second):
+        assert np.abs(error).max() <= ETA
+        assert abs(error.std() - (ETA / 2) ** 0.5) < 0.2  # of 4096: five standard deviations of the estimate
+    assert abs(np.mean(first * second)) < 1  # and they are two

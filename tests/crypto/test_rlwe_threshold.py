@@ -7,6 +7,7 @@ import pytest
 from tests.crypto.rlwe_run import Run, rng
 
 from consilia.core.errors import ProtocolError
+from consilia.crypto import rlwe
 from consilia.crypto.rlwe_parameters import PRIMES, RlweParameters
 from consilia.crypto.rlwe_sampling import uniform
 from consilia.crypto.rlwe_threshold import Opening, admit, combine, partial
@@ -151,6 +152,17 @@ def test_a_sum_of_another_number_of_vectors_is_seen(payloads: list[bytes]) -> No
     assert len(spoilt[:head]) == head
     with pytest.raises(ProtocolError, match="5 vectors"):
         combine(RUN.sums, spoilt, OPENING, RUN.answers(total, OPENING))
+
+
+def test_values_out_of_range_and_more_values_than_agreed_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as lifted:
+        lifted.setattr(rlwe, "require_bounded", lambda values, bound: None)
+        payloads = RUN.encrypt([np.full(60, 120_000 if i == 0 else 0) for i in range(3)])
+    with pytest.raises(ProtocolError, match="a value up to 120000"):  # of three that reach 98301 at most
+        RUN.open(RUN.sums.add(payloads, 60), RUN.opening((1, 2, 3), 60))
+    longer = RUN.sums.add(RUN.encrypt([np.ones(61, np.int64)] * 5), 60)
+    with pytest.raises(ProtocolError, match="more than 60 values"):
+        RUN.open(longer, OPENING)
 
 
 def test_the_flood_is_as_wide_as_the_parameters_say() -> None:

@@ -12,7 +12,7 @@ from consilia.crypto.rlwe_parameters import PRIMES
 
 def modulo(total: NDArray[np.uint64], primes: Sequence[int]) -> Residues:
     """Return sums of residues, shape (primes, ...), as residues. In integers, so for public numbers only."""
-    return np.stack([part % np.uint64(p) for part, p in zip(total, primes, strict=True)]).astype(np.uint32)
+    return np.stack([(part % np.uint64(p)).astype(np.uint32) for part, p in zip(total, primes, strict=True)])
 
 
 def quotient(polynomials: list[Polynomials], kept: int) -> list[Polynomials]:

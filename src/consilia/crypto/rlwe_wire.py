@@ -8,9 +8,10 @@ from numpy.typing import NDArray
 from consilia.core.errors import ProtocolError
 from consilia.core.update import Bytes
 from consilia.crypto.rlwe_field import Residues
-from consilia.crypto.rlwe_ntt import DEGREE, SIDE
+from consilia.crypto.rlwe_ntt import DEGREE, GROUP, SIDE
 
 POLYNOMIAL = DEGREE * 30 // 8  # bytes
+_ROWS = GROUP * DEGREE // 4  # of four residues, at a time
 _BITS = np.uint64(30)
 _PAIR = np.uint64((1 << 60) - 1)
 _ONE = np.uint64((1 << 30) - 1)
@@ -18,13 +19,16 @@ _ONE = np.uint64((1 << 30) - 1)
 
 def pack(polynomials: Residues) -> bytes:
     """Return polynomials of residues below 2^30, shape (..., 64, 64), as bytes: four residues fill 15."""
-    pairs = np.ascontiguousarray(polynomials).reshape(-1, 2).astype("<u8")
-    sixty = pairs[:, 0] | (pairs[:, 1] << _BITS)
-    first, second = sixty[0::2], sixty[1::2]
-    words = np.empty((len(first), 2), "<u8")
-    words[:, 0] = first | (second << np.uint64(60))
-    words[:, 1] = second >> np.uint64(4)
-    return words.view(np.uint8)[:, :15].tobytes()
+    rows = np.ascontiguousarray(polynomials).reshape(-1, 4)
+    octets = np.empty((len(rows), 15), np.uint8)
+    for start in range(0, len(rows), _ROWS):
+        part = rows[start : start + _ROWS].astype("<u8")
+        first, second = part[:, 0] | (part[:, 1] << _BITS), part[:, 2] | (part[:, 3] << _BITS)
+        words = np.empty((len(part), 2), "<u8")
+        words[:, 0] = first | (second << np.uint64(60))
+        words[:, 1] = second >> np.uint64(4)
+        octets[start : start + _ROWS] = words.view(np.uint8)[:, :15]
+    return octets.tobytes()
 
 
 def unpack(payload: Bytes, primes: Sequence[int], count: int, *, who: str) -> Residues:
@@ -39,7 +43,9 @@ def unpack(payload: Bytes, primes: Sequence[int], count: int, *, who: str) -> Re
     residues = np.empty((len(primes), count, SIDE, SIDE), np.uint32)
     octets = np.frombuffer(payload, np.uint8).reshape(len(primes), -1, 15)
     for packed, p, found in zip(octets, primes, residues, strict=True):
-        _spread(packed, found.reshape(-1, 4))
+        rows = found.reshape(-1, 4)
+        for start in range(0, len(rows), _ROWS):
+            _spread(packed[start : start + _ROWS], rows[start : start + _ROWS])
         if int(found.max()) >= p:
             raise malformed(who, "residues below their prime", "a number that is none")
     return residues
