@@ -78,12 +78,13 @@ def build(
         steps.append(clip)
         if protection.placement == "site" and protection.multiplier > 0:
             steps.append(SiteNoise(protection.multiplier, clip.bound))
-    if protection.unit is not Unit.NONE and protection.placement == "server" and protection.multiplier > 0:
-        steps.append(ServerNoise(protection.multiplier, protection.sum_sensitivity))
     if messages.random_k is not None:
         steps.append(RandomK(spec.dim, messages.random_k))
     if messages.top_k is not None:
         steps.append(TopK(messages.top_k))
+    if protection.unit is not Unit.NONE and protection.placement == "server" and protection.multiplier > 0:
+        # Last, so that it is added to the sum as it was sent, where leaving coordinates out has stretched what one unit moves.
+        steps.append(ServerNoise(protection.multiplier, protection.sum_sensitivity * Chain(tuple(steps)).stretch))
     codec: Codec = DENSE
     if integers is not None:
         bound = Chain(tuple(steps)).contract(learner_spec(spec, protection)).l2_bound
