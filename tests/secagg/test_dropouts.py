@@ -4,28 +4,16 @@ All 6^n ways for n sites to fall silent (never, or before each of five messages)
 """
 
 from collections import Counter
-from functools import lru_cache
 from itertools import product
 
 import numpy as np
 import pytest
 from tests.secagg.consortium import STAGES, Run, session, starts
 
-from consilia.crypto import signing
-from consilia.crypto.keys import ExchangeKey
-from consilia.secagg import rules, server
+from consilia.secagg import server
 from consilia.secagg.messages import Refused, Reveal
 
 NEVER = len(STAGES)
-
-
-@pytest.fixture
-def remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sites of one name draw the same keys in every way to fall silent, so each signature is checked once."""
-    monkeypatch.setattr(rules, "verify", lru_cache(maxsize=None)(signing.verify))
-    agree = ExchangeKey.agree
-    known = lru_cache(maxsize=None)(lambda private, peer: agree(ExchangeKey(private), peer, who="it"))
-    monkeypatch.setattr(ExchangeKey, "agree", lambda self, peer, *, who: known(self.private, peer))
 
 
 def play(count: int, adversary: str, when: tuple[int, ...]) -> Run:

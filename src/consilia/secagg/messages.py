@@ -130,7 +130,10 @@ class Survivors:
     @classmethod
     def from_bytes(cls, raw: Bytes, *, who: str) -> Self:
         """Read them back, or raise `ProtocolError`."""
-        return cls(tuple(split_named(raw, who=who)))
+        parts = split_named(raw, who=who)
+        if any(parts.values()):
+            raise malformed(who, f"{len(raw)} bytes that are none")
+        return cls(tuple(parts))
 
 
 @dataclass(frozen=True)
