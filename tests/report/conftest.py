@@ -57,7 +57,8 @@ def facts(**changes: object) -> Facts:
         "epsilon": 0.99987, "delta": 1e-3, "delta_reason": "the data are public and the smallest centre holds 30 patients",
         "accountant": "PLD (dp-accounting 0.6.0)", "noise_multiplier": 4.2131, "clipping": "flat",
         "control_clip_norm": None, "reproducible": False, "model": "logistic", "initial_source": None, "views": 0,
-        "stack": None,
+        "stack": None, "secure": None,
+        "messages": {"quantize_bits": None, "random_k": None, "top_k": None, "kept": 46},
         "phases": [
             {"first": 1, "last": 40, "train": "all", "noise_multiplier": 4.2131, "clip_norm": 1.0, "sampling_rate": 0.1}
         ],

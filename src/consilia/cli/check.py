@@ -3,12 +3,15 @@
 from consilia.cli import options, output
 
 
-def check(plan: options.PlanFile, set: options.Overrides = None, json: options.Json = False) -> None:
-    """Check a plan and its data: all problems at once, or schedule, noise, epsilon and bytes."""
+def check(
+    plan: options.PlanFile, set: options.Overrides = None, link: options.Link = 10.0, json: options.Json = False
+) -> None:
+    """Check a plan and its data: all problems at once, or schedule, noise, epsilon, and bytes and hours over a link."""
     from pathlib import Path
 
     from consilia.data.advice import advise
-    from consilia.plan.facts import facts, forecast
+    from consilia.plan.facts import facts
+    from consilia.plan.forecast import forecast, hours
     from consilia.plan.load import load
     from consilia.transport.simulation import prepare
 
@@ -17,8 +20,9 @@ def check(plan: options.PlanFile, set: options.Overrides = None, json: options.J
     notes = {site: advise(rows.train) for site, rows in prepared.rows.items()}
     notes |= {"all sites": list(next(iter(prepared.rows.values())).train.notes)}
     if json:
-        output.emit({**facts(checked), "forecast": forecast(checked), "notes_on_rows": notes})
+        ahead = forecast(checked)
+        output.emit({**facts(checked), "forecast": {**ahead, "hours": hours(ahead, link)}, "notes_on_rows": notes})
     else:
         from consilia.cli.summary import show
 
-        show(str(plan), facts(checked), forecast(checked), notes)
+        show(str(plan), facts(checked), forecast(checked), notes, link)

@@ -17,3 +17,9 @@ SamplingRate = Annotated[
 ]
 Steps = Annotated[int, typer.Option("--steps", metavar="T", help="Noisy steps in all, over all rounds.")]
 Delta = Annotated[float, typer.Option("--delta", metavar="D", help="Delta of the guarantee, such as 1e-5.")]
+Link = Annotated[
+    float,
+    typer.Option(
+        "--link", metavar="MBITS", min=0.001, help="Speed of a site's link in Mbit/s, for the hours of transfer."
+    ),
+]

@@ -6,27 +6,33 @@ from rich.table import Table
 from rich.text import Text
 
 from consilia.cli.output import console
-from consilia.plan.facts import Facts, Forecast
+from consilia.plan.facts import Facts
+from consilia.plan.forecast import Forecast, hours
 from consilia.plan.run_plan import ADVERSARIES
 from consilia.report.card import bounds, build, claim
 from consilia.report.mechanism import mechanism
 from consilia.report.numbers import counted, duration, plain, size
 from consilia.report.phases import in_turn
+from consilia.report.protections import TITLE, protections
+from consilia.report.secure import MODES, price
 from consilia.report.stacking import stack_noise, stack_parts
 
-LINK = 10e6 / 8  # bytes a second of the 10 Mbit/s that a hospital may have
 SHOWN = 8
 
 
-def show(path: str, facts: Facts, ahead: Forecast, notes: Mapping[str, list[str]]) -> None:
-    """Print sites, schedule, noise, bytes, epsilon for each adversary, what leaves a site, warnings, and notes on rows."""
+def show(path: str, facts: Facts, ahead: Forecast, notes: Mapping[str, list[str]], link: float) -> None:
+    """Print sites, schedule, noise, bytes, epsilon for each adversary, what protects and what leaves, warnings, and notes."""
     terminal = console()
     card = build(facts, {})
     terminal.print(Text.assemble((path, "bold"), " can run\n"), soft_wrap=True)
-    terminal.print(_grid([*_plan(facts), *_noise(facts), *_bytes(ahead), ("claim", claim(facts))]))
+    terminal.print(
+        _grid([*_plan(facts), *_noise(facts), *_secure(facts), *_bytes(ahead, link), ("claim", claim(facts))])
+    )
     if card.verdict == "private":
         terminal.print(Text("\nEpsilon of each site", style="bold"))
         terminal.print(_bounds(facts))
+    terminal.print(Text(f"\n{TITLE}, and what it does not", style="bold"))
+    terminal.print(_grid([(row.label.lower(), f"{row.value}; {row.note}") for row in protections(facts).rows]))
     leaves = next(group for group in card.groups if group.title == "What leaves a site")
     terminal.print(Text("\nWhat leaves a site", style="bold"))
     terminal.print(
@@ -78,18 +84,29 @@ def _noise(facts: Facts) -> list[tuple[str, str]]:
     if facts["stack"] is not None:
         drawn = f"{facts['stack']['noise']}, drawn at each site, {stack_noise(facts['stack'])}"
         return [("noise", drawn), ("accountant", facts["accountant"])]
-    where = {"site": "at each site", "server": "at the coordinator"}.get(facts["noise"], facts["noise"])
+    where = {"site": "at each site", "server": "at the coordinator", "distributed": "in shares at the sites"}[
+        facts["noise"]
+    ]
     multipliers, norms = in_turn(facts, "noise_multiplier"), in_turn(facts, "clip_norm")
     noise = f"multiplier {multipliers}, drawn {where}; clip norm {norms}"
     noise += "" if facts["clipping"] == "flat" else f", {facts['clipping']} clipping"
     return [("noise", noise), ("accountant", facts["accountant"])]
 
 
-def _bytes(ahead: Forecast) -> list[tuple[str, str]]:
+def _secure(facts: Facts) -> list[tuple[str, str]]:
+    secure = facts["secure"]
+    if secure is None:
+        return []
+    few = f"{secure['mode']}: no sum with fewer than {secure['fewest']} of {secure['cohort']} answers"
+    told = [("secure sum", f"{few}; {MODES[secure['mode']]}")]
+    return told + ([("spare noise", ", ".join(price(secure)))] if secure["distributed"] else [])
+
+
+def _bytes(ahead: Forecast, link: float) -> list[tuple[str, str]]:
     return [
         ("bytes", f"{size(ahead['up_per_round'])} up, {size(ahead['down_per_round'])} down a round; "
                   f"{size(ahead['up'] + ahead['down'])} in all"),
-        ("link", f"{duration(ahead['busiest_site'] / LINK)} of transfer for the busiest site at 10 Mbit/s"),
+        ("link", f"{duration(3600 * hours(ahead, link))} of transfer for the busiest site at {plain(link)} Mbit/s"),
     ]  # fmt: skip
 
 

@@ -9,10 +9,10 @@ from consilia.core.errors import IllegalChain, PlanError, Problem
 from consilia.core.randomness import SharedSeed
 from consilia.core.spec import Segment, UpdateSpec
 from consilia.core.version import VERSION
-from consilia.pipeline.build import build
 from consilia.pipeline.protection import learner_spec
 from consilia.plan.accounting import affordable, calibrate, charges
 from consilia.plan.census import cohort_problems, registered
+from consilia.plan.chains import chain_of
 from consilia.plan.events import adjacency_of
 from consilia.plan.grid import secure_terms
 from consilia.plan.load import canonical
@@ -26,6 +26,7 @@ from consilia.plan.rules_stacking import once_problems
 from consilia.plan.run_plan import RunPlan, SiteTerms
 from consilia.plan.schedule import cohort_size, schedule
 from consilia.plan.schema import Plan
+from consilia.plan.secure import SecureTerms
 from consilia.plan.terms import site_terms
 
 
@@ -86,13 +87,14 @@ def check(
     _finite(claimed)
     epsilon = max(claimed) if claimed and not plan.run.reproducible else None
     _within_ledger(plan, max(claimed, default=0.0))
+    secure = secure_terms(run, parts, sites, z, **numbers)
     return RunPlan(
         plan=plan,
         phases=parts,
         digest=_digest(plan, sites, z, input_shape, classes, segments, initial),
         sites=sites,
         charges=charged,
-        spec=_spec(plan, parts, sites, z, segments),
+        spec=_spec(plan, parts, sites, z, segments, secure),
         schedule=asked,
         adjacency=adjacency_of(plan),
         against=adversary,
@@ -100,7 +102,7 @@ def check(
         epsilon=epsilon,
         delta=0.0 if plan.privacy.delta is None and epsilon is not None else plan.privacy.delta,
         warnings=warnings(plan, parts, sites, epsilon),
-        secure=secure_terms(run, parts, sites, z, **numbers),
+        secure=secure,
     )
 
 
@@ -145,7 +147,12 @@ def _within_ledger(plan: Plan, largest: float) -> None:
 
 
 def _spec(
-    plan: Plan, parts: tuple[Phase, ...], sites: tuple[SiteTerms, ...], z: float, segments: tuple[Segment, ...]
+    plan: Plan,
+    parts: tuple[Phase, ...],
+    sites: tuple[SiteTerms, ...],
+    z: float,
+    segments: tuple[Segment, ...],
+    secure: SecureTerms | None,
 ) -> UpdateSpec:
     """Return the update as it leaves the learner; the pipeline's contracts are tried on it here, before any data.
 
@@ -153,15 +160,15 @@ def _spec(
         IllegalChain: If the transforms do not fit together.
     """
     control = tuple(Segment(f"control/{part.name}", part.shape) for part in segments) if plan.training.scaffold else ()
-    size = cohort_size(plan.aggregation, len(sites))
+    size = secure.cohort if secure is not None else cohort_size(plan.aggregation, len(sites))
     raw = UpdateSpec(segments + control, sites=len(sites) if size is None else size)
     found = []
     for phase in parts:
         protection = protection_of(phase, sites, z, control_dim=sum(part.size for part in control))
-        final = build(raw, protection).contract(learner_spec(raw, protection))
-        # z is 0 where the schedule never asks anybody: then nothing is published. Shares are drawn inside the secure sum.
-        shared = protection.placement == "distributed"
-        if plan.privacy.unit != "none" and not final.noised and not shared and z * phase.noise_scale > 0:
+        chain = chain_of(plan, raw, protection, secure, phase.index, against(plan))
+        # z is 0 where the schedule never asks anybody: then nothing is published.
+        noised = chain.contract(learner_spec(raw, protection)).noised
+        if plan.privacy.unit != "none" and not noised and z * phase.noise_scale > 0:
             raise IllegalChain.of("the privacy claim", needs="noise before anything is published", got="none",
                                   hint="Set privacy.noise")  # fmt: skip
         found.append(learner_spec(raw, protection))

@@ -3,14 +3,12 @@
 import math
 from typing import TypedDict
 
-from consilia.core.canonical import Json
-from consilia.core.update import ProtocolMessage, Release
 from consilia.core.version import VERSION
-from consilia.core.wire import encode
 from consilia.plan.notices import initial_source
 from consilia.plan.phases import Phase
 from consilia.plan.run_plan import ADVERSARIES, RunPlan
 from consilia.plan.schema import Plan
+from consilia.plan.secure_facts import MessageFacts, SecureFacts, message_facts, secure_facts
 
 
 class PhaseFacts(TypedDict):
@@ -72,6 +70,8 @@ class Facts(TypedDict):
     adjacency: str
     noise: str
     against: str
+    secure: SecureFacts | None
+    messages: MessageFacts
     epsilon: float | None
     delta: float | None
     delta_reason: str | None
@@ -100,17 +100,6 @@ class Facts(TypedDict):
     warnings: list[str]
 
 
-class Forecast(TypedDict):
-    """Bytes that a run will move; `up` is from sites to the coordinator, models sent for evaluation count in `down`."""
-
-    vector: int
-    up_per_round: int
-    down_per_round: int
-    up: int
-    down: int
-    busiest_site: int
-
-
 def facts(plan: RunPlan) -> Facts:
     """Return a checked plan's numbers as plain values."""
     config = plan.plan
@@ -122,6 +111,8 @@ def facts(plan: RunPlan) -> Facts:
         "adjacency": str(plan.adjacency),
         "noise": privacy.noise,
         "against": plan.against,
+        "secure": secure_facts(plan),
+        "messages": message_facts(plan),
         "epsilon": plan.epsilon,
         "delta": plan.delta,
         "delta_reason": privacy.delta_reason,
@@ -148,33 +139,6 @@ def facts(plan: RunPlan) -> Facts:
         "rounds": len(plan.schedule),
         "sites": [_site(plan, index) for index in range(len(plan.sites))],
         "warnings": list(plan.warnings),
-    }
-
-
-def forecast(plan: RunPlan) -> Forecast:
-    """Return the bytes a run will move, from public numbers; within a few percent where every site answers."""
-    name = max((terms.name for terms in plan.sites), key=len, default="")
-    number, evaluation = len(plan.schedule), plan.plan.evaluation
-    vector = 4 * plan.spec.dim  # float32, both ways: with SCAFFOLD the control variate travels beside the model
-    task: dict[str, Json] = {"plan": plan.digest, "run": "x" * 32, "counted": number}
-    down = vector + len(encode(ProtocolMessage("evaluate", name, number, task)))
-    charged = any(charge.booked for charge in plan.charges.values())
-    beside: dict[str, Json] = {"charges": number, "ledger_head": plan.digest} if charged else {"loss": 1 / 3}
-    up = vector + len(encode(Release(b"", name, number, plan.digest, plan.digest, beside)))
-    score: dict[str, Json] = {"n": 1000, "accuracy": 1 / 3, "loss": 1 / 3}
-    told = len(encode(Release(b"", name, number, plan.digest, plan.digest, score)))
-    asked = sum(len(cohort) for cohort in plan.schedule)
-    scores = 0 if evaluation.metrics == "hidden" else number // evaluation.every + 1
-    scored = scores * len(plan.sites)
-    busiest = max((terms.participations for terms in plan.sites), default=0)
-    total_up, total_down = up * asked + told * scored, down * (asked + scored)
-    return {
-        "vector": vector,
-        "up_per_round": total_up // max(number, 1),
-        "down_per_round": total_down // max(number, 1),
-        "up": total_up,
-        "down": total_down,
-        "busiest_site": (up + down) * busiest + (told + down) * scores,
     }
 
 

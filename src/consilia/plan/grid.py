@@ -7,6 +7,8 @@ from dataclasses import replace
 from consilia.core.errors import PlanError
 from consilia.core.ring import BITS, smallest
 from consilia.core.spec import Unit
+from consilia.dp.discrete import VARIANCE, reach
+from consilia.pipeline.grid import Rounding, rounded_l2
 from consilia.plan.phases import Phase
 from consilia.plan.protection import protection_of
 from consilia.plan.run_plan import SiteTerms
@@ -14,7 +16,6 @@ from consilia.plan.schema import Plan
 from consilia.plan.secure import GridTerms, SecureTerms, threshold
 
 EXCESS = 0.01  # of the sensitivity, at most, that rounding may add for the site that counts most
-TAIL = 12.0  # standard deviations that a ring holds: beyond lies a chance below 2^-100 for each number
 
 
 def kept_coordinates(plan: Plan, dim: int) -> int:
@@ -66,12 +67,13 @@ def secure_terms(
     )
     largest = max(_reach(grid, cohort) for grid in grids)
     ring = smallest(largest)
-    if ring is None:
+    if ring is None or any(grid.share_variance > VARIANCE[1] for grid in grids):
         raise PlanError.of(
             "the secure sum",
-            needs=f"a ring that holds the sum of {cohort} sites (the largest has {max(BITS)} bits)",
-            got=f"sums up to {largest:.3g}, which take {largest.bit_length() + 1} bits, noise included",
-            hint="Lower the noise multiplier, training.batch_cap or secure_sum.value_bits",
+            needs=f"sums of at most {max(BITS)} bits, and shares of noise of variance up to {VARIANCE[1]:.0e}",
+            got=f"{cohort} sites whose sums take {largest.bit_length() + 1} bits, noise included, with shares of variance "
+            f"{max(grid.share_variance for grid in grids):.2g}",
+            hint="Lower the noise multiplier, training.batch_cap or the number of coordinates",
         )
     return replace(terms, ring=ring, grids=grids, value_bound=max(_reach(grid, 1) for grid in grids))
 
@@ -102,7 +104,7 @@ def grid_of(phase: Phase, sites: Sequence[SiteTerms], *, dim: int) -> GridTerms:
         for terms in sites
     }
     reach = max(move * units[site] for site, move in moves.items())
-    return GridTerms(kept, scale, math.ceil(scale * reach) + 1, l2=_rounded(scale * largest, kept))
+    return GridTerms(kept, scale, math.ceil(scale * reach) + 1, l2=rounded_l2(largest, scale, kept, Rounding.COUPLED))
 
 
 def own_l2(phase: Phase, sites: Sequence[SiteTerms], *, dim: int) -> Mapping[str, float]:
@@ -114,7 +116,8 @@ def own_l2(phase: Phase, sites: Sequence[SiteTerms], *, dim: int) -> Mapping[str
     """
     grid, twice = grid_of(phase, sites, dim=dim), _twice(phase.plan)
     return {
-        site: _rounded(grid.scale * move * twice, grid.kept) for site, move in _moves(phase, sites, dim=dim).items()
+        site: rounded_l2(move * twice, grid.scale, grid.kept, Rounding.COUPLED)
+        for site, move in _moves(phase, sites, dim=dim).items()
     }
 
 
@@ -125,11 +128,7 @@ def with_noise(grid: GridTerms, z: float, honest: int) -> GridTerms:
 
 def _reach(grid: GridTerms, sites: int) -> int:
     """Return the largest absolute value that the sum of so many sites may take."""
-    return sites * grid.values + math.ceil(TAIL * math.sqrt(sites * grid.share_variance))
-
-
-def _rounded(real: float, kept: int) -> float:
-    return real + math.sqrt(kept)
+    return sites * grid.values + reach(grid.share_variance, sites, grid.kept)
 
 
 def _twice(plan: Plan) -> float:

@@ -11,10 +11,12 @@ from consilia.plan.facts import Facts
 from consilia.plan.run_plan import ADVERSARIES
 from consilia.report.limits import not_covered
 from consilia.report.mechanism import Group, Row, mechanism
-from consilia.report.numbers import HIDDEN, bound, plain
+from consilia.report.numbers import HIDDEN, HIDDEN_BY_SUM, bound, plain
 from consilia.report.phases import without_noise
+from consilia.report.protections import protections
+from consilia.report.secure import follows, secure_group, shape
 
-WHO: Mapping[str, str] = {
+_WHO: Mapping[str, str] = {
     "server": "the coordinator, which sees every message of every site",
     "server+colluding-sites": "the coordinator together with any number of other sites",
     "other-sites": "the other sites, which see the model of every round",
@@ -31,10 +33,11 @@ _WITHOUT: Mapping[str, str] = {
     "zero-out": "with or without any single site's contribution",
 }
 _METRICS: Mapping[str, str] = {
-    "public": "accuracy, loss and number of held-out rows of each site, declared public by their holders",
-    "charged": "counts of right and wrong held-out rows of each site, with noise",
+    "public": "accuracy, loss and number of held-out rows of {whose}, declared public by their holders",
+    "charged": "counts of right and wrong held-out rows of {whose}, with noise",
     "hidden": "no metric of held-out rows",
 }
+_OF_ALL = "all sites together"
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,7 @@ class Card:
         against: Against whom it holds, in a sentence.
         groups: The means.
         bounds: Epsilon per site and adversary.
+        adversaries: (adversary, in words).
         heads: (site, head of its ledger).
         warnings: What `check` warned of.
         not_covered: What the claim does not say.
@@ -68,6 +72,7 @@ class Card:
     against: str
     groups: tuple[Group, ...]
     bounds: tuple[Bounds, ...]
+    adversaries: tuple[tuple[str, str], ...]
     heads: tuple[tuple[str, str], ...]
     warnings: tuple[str, ...]
     not_covered: tuple[str, ...]
@@ -80,13 +85,38 @@ def build(facts: Facts, heads: Mapping[str, str]) -> Card:
         verdict=verdict,
         headline=_headline(facts, verdict),
         statement=_statement(facts, verdict),
-        against=f"Against {WHO[facts['against']]}. The privacy card says what that covers, and what not.",
-        groups=(_guarantee(facts, verdict), mechanism(facts), _leaves(facts), _identity(facts)),
+        against=f"Against {who(facts, facts['against'])}. The privacy card says what that covers, and what not.",
+        groups=(
+            _guarantee(facts, verdict),
+            mechanism(facts),
+            *secure_group(facts),
+            protections(facts),
+            _leaves(facts),
+            _identity(facts),
+        ),
         bounds=bounds(facts),
+        adversaries=tuple((adversary, who(facts, adversary)) for adversary in ADVERSARIES),
         heads=tuple(sorted(heads.items())),
         warnings=tuple(facts["warnings"]),
         not_covered=not_covered(facts),
     )
+
+
+def who(facts: Facts, adversary: str) -> str:
+    """Return an adversary in words; where noise is shared out, with how many sites it may pool."""
+    secure = facts["secure"]
+    if secure is None or not secure["distributed"]:
+        return _WHO[adversary]
+    many = secure["colluders"]
+    words = {
+        "server": "the coordinator, which sees the sum of each round",
+        "server+colluding-sites": f"the coordinator together with up to {plain(many)} of the other sites" if many
+        else "the coordinator together with other sites",
+        "other-sites": f"up to {plain(max(many, 1))} of the other sites, which know their own share of the noise and see the "
+        "model of every round",
+        "world": _WHO["world"],
+    }[adversary]  # fmt: skip
+    return words + (", if it follows the protocol" if follows(secure) and adversary.startswith("server") else "")
 
 
 def verdict_of(facts: Facts) -> str:
@@ -107,7 +137,7 @@ def claim(facts: Facts) -> str:
         return "no epsilon: reproducible mode is not private, its noise follows from the public seed"
     return (
         f"epsilon {bound(facts['epsilon'])} at delta {bound(facts['delta'], 6)} for one {facts['unit']} "
-        f"({facts['adjacency']}), against {WHO[facts['against']]}"
+        f"({facts['adjacency']}), against {who(facts, facts['against'])}"
     )
 
 
@@ -137,7 +167,7 @@ def _statement(facts: Facts, verdict: str) -> str:
     factor = bound(math.exp(epsilon), 3) if epsilon < 20 else f"e^{bound(epsilon)}"
     neighbours = _WITHOUT[facts["adjacency"]].format(unit=facts["unit"])
     return (
-        f"Against {WHO[facts['against']]}: {neighbours}, the probability of anything it can see in the "
+        f"Against {who(facts, facts['against'])}: {neighbours}, the probability of anything it can see in the "
         f"whole run changes by a factor of at most {factor} (e to the power epsilon), plus at most {bound(facts['delta'], 6)}. "
         "The figure is the largest over all sites and covers every round of the schedule, also when training stopped early."
     )
@@ -160,7 +190,7 @@ def _guarantee(facts: Facts, verdict: str) -> Group:
                 "largest bound over all sites, rounded up" if claims else ""),
             Row("Delta", bound(facts["delta"], 6) if facts["delta"] is not None else "none", notes),
             Row("Against", facts["against"] if verdict != "open" else nothing,
-                WHO.get(facts["against"], "") if verdict != "open" else ""),
+                who(facts, facts["against"]) if verdict != "open" else ""),
             Row("Accountant", facts["accountant"],
                 "the tightest valid bound of RDP and PLD" if claims and facts["stack"] is None else ""),
         ),
@@ -169,18 +199,21 @@ def _guarantee(facts: Facts, verdict: str) -> Group:
 
 def _leaves(facts: Facts) -> Group:
     counted_units = "patients" if facts["unit"] == "patient" else "rows"
+    summed = facts["secure"] is not None
     fit = "declared public" if facts["metrics"] == "public" else facts["metrics"]
-    metrics = _METRICS[facts["metrics"]]
+    metrics = _METRICS[facts["metrics"]].format(whose=_OF_ALL if summed else "each site")
     if facts["metrics"] == "charged" and facts["epsilon"] is not None:
         metrics += " that epsilon includes"
+    if summed and facts["metrics"] != "hidden":
+        metrics += f"; a single site's are {HIDDEN_BY_SUM}"
     update, norms = _updates(facts)
     return Group(
         "What leaves a site",
         (
-            Row("Updates", update, f"{plain(facts['parameters'])} numbers a round"),
+            Row("Updates", update, _size(facts)),
             Row("Metrics", fit, metrics),
-            Row("Training loss", "in clear" if facts["unit"] == "none" else HIDDEN),
-            Row("Norms and directions", norms, "computed by the coordinator"),
+            Row("Training loss", HIDDEN_BY_SUM if summed else "in clear" if facts["unit"] == "none" else HIDDEN),
+            Row("Norms and directions", norms, "each site sees its own" if summed else "computed by the coordinator"),
             Row(
                 "Registered counts",
                 "public",
@@ -191,19 +224,44 @@ def _leaves(facts: Facts) -> Group:
     )
 
 
+def _size(facts: Facts) -> str:
+    messages, numbers = facts["messages"], plain(facts["parameters"])
+    if messages["random_k"] is not None:
+        numbers = f"{plain(messages['kept'])} of {numbers}, the same at every site and drawn afresh,"
+    elif messages["top_k"] is not None:
+        numbers = f"the {plain(messages['kept'])} largest of {numbers}, which differ from site to site,"
+    bits = messages["quantize_bits"]
+    return f"{numbers} numbers a round".replace(", numbers a", ", a") + (
+        f", rounded at random to {bits} bits" if bits is not None else ""
+    )
+
+
 def _updates(facts: Facts) -> tuple[str, str]:
     """Return what a site's update is when it leaves, and what becomes of the norms and directions of updates."""
     free = "of noised updates: they cost nothing more"
+    secure, quiet = facts["secure"], without_noise(facts)
+    if secure is not None:
+        return f"each site's {_summed(facts, quiet)}, {shape(secure)}: only sums are opened", HIDDEN_BY_SUM
     if facts["unit"] == "none":
         return "each site's update, in clear", "in clear"
     if facts["noise"] == "server":
         return "each site's clipped update, without noise", HIDDEN
     if facts["stack"] is not None:
         return "each site's stack, private by itself", free
-    quiet = without_noise(facts)
     if quiet:
         return f"each site's update, clipped, and noised except in {quiet}", "in clear"
     return "each site's update, clipped and noised", free
+
+
+def _summed(facts: Facts, quiet: str) -> str:
+    if facts["unit"] == "none":
+        return "update without noise"
+    if facts["noise"] == "server":
+        return "clipped update without noise"
+    what = (
+        "clipped update with a share of the noise" if facts["noise"] == "distributed" else "clipped and noised update"
+    )
+    return what + (f" (none in {quiet})" if quiet else "")
 
 
 def _identity(facts: Facts) -> Group:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from consilia.plan.run_plan import ADVERSARIES
-from consilia.report.card import WHO, Card
+from consilia.report.card import Card
 from consilia.report.markup import Html, join, tag
 from consilia.report.mechanism import Group
 from consilia.report.sections import table
@@ -45,7 +45,7 @@ def _bounds(card: Card) -> Html:
         return Html("")
     head = ("Site", "Turns", *ADVERSARIES)
     rows = [(_names(row.sites), str(row.turns), *row.epsilon) for row in card.bounds]
-    notes = [tag("li", tag("b", who), f": {WHO[who]}") for who in ADVERSARIES]
+    notes = [tag("li", tag("b", who), f": {words}") for who, words in card.adversaries]
     return join(
         tag("h3", "Epsilon by site and adversary"),
         table(head, rows),

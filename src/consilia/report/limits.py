@@ -1,6 +1,7 @@
 """What a run's claim does not cover, in plain sentences. Each is there because somebody would otherwise assume it."""
 
 from consilia.plan.facts import Facts
+from consilia.report.secure import secure_limits
 
 
 def not_covered(facts: Facts) -> tuple[str, ...]:
@@ -8,8 +9,8 @@ def not_covered(facts: Facts) -> tuple[str, ...]:
     if facts["unit"] == "none" or facts["epsilon"] is None:
         points = ["Anything: no bound is claimed on what a record, a patient or a site leaks."]
     else:
-        points = [*_units(facts), *_choices(facts), *_means()]
-    return tuple(points + _always(facts))
+        points = [*_units(facts), *_choices(facts), *_means(facts)]
+    return tuple(points + secure_limits(facts) + _always(facts))
 
 
 def _units(facts: Facts) -> list[str]:
@@ -28,11 +29,22 @@ def _units(facts: Facts) -> list[str]:
         points.append("A patient at two sites: the bound is for one site's contribution; for two of them it adds up.")
     if facts["noise"] == "server":
         points.append("The coordinator itself: it adds the noise and sees the sum without it. Sites trust it here.")
+    if facts["noise"] == "distributed":
+        points.append(_pools(facts))
     points.append(
         "What the population teaches: a model may show that smoking goes with disease, and so say something about a "
         "smoker who never was in the data."
     )
     return points
+
+
+def _pools(facts: Facts) -> str:
+    many = facts["secure"]["colluders"] if facts["secure"] is not None else 0
+    some = f"more than {many} sites" if many else "a site"
+    return (
+        f"A coordinator that knows what {some} know: whoever knows shares of the noise can subtract them, and what is left is "
+        "less than epsilon counts on."
+    )
 
 
 def _choices(facts: Facts) -> list[str]:
@@ -53,9 +65,13 @@ def _choices(facts: Facts) -> list[str]:
     return points
 
 
-def _means() -> list[str]:
+def _means(facts: Facts) -> list[str]:
+    exact = facts["noise"] == "distributed"
     return [
-        "Floating point: the noise is a Gaussian in 64-bit arithmetic, rounded to 32 bits where it is sent; the theorem "
+        "Floating point: gradients are clipped and added in floating point before they become integers, which may move a sum "
+        "by a little more than the clip norm. The noise and the sum over sites are exact."
+        if exact
+        else "Floating point: the noise is a Gaussian in 64-bit arithmetic, rounded to 32 bits where it is sent; the theorem "
         "speaks of real numbers. The gap is known and not closed.",
         "Side channels: how long a step takes and how much memory it needs is not hidden.",
     ]
@@ -64,7 +80,8 @@ def _means() -> list[str]:
 def _always(facts: Facts) -> list[str]:
     points = [
         "The fact of taking part: which site was asked and answered in which round, and when, is known to the coordinator.",
-        "Poisoning: a site that lies can spoil the model. An average does not stop it.",
+        "Poisoning: a site that lies can spoil the model. An average does not stop it"
+        + (", and under a secure sum nobody can look at a single update." if facts["secure"] is not None else "."),
         "Separate machines: all sites ran in one process here and exchanged bytes; no firewall stood between them.",
     ]
     if facts["unit"] != "none":

@@ -15,6 +15,12 @@ _PLACEMENT: Mapping[str, str] = {
     "server": "at the coordinator, after the sum: sites trust it",
     "distributed": "as a share at each site, under a secure sum",
 }
+_NOISE: Mapping[str, str] = {
+    "site": "Gaussian; standard deviation over clip norm",
+    "server": "Gaussian; standard deviation over the largest bounded contribution",
+    "distributed": "discrete Gaussian; standard deviation of the shares that carry it over the largest bounded contribution, "
+    "rounded",
+}
 _CLIPPING: Mapping[str, str] = {
     "flat": "bound on the l2 norm of {whose}",
     "per-layer": "bound on the l2 norm of {whose}, shared out evenly over the layers",
@@ -51,8 +57,7 @@ def mechanism(facts: Facts) -> Group:
     rows = [
         Row("Placement of noise", facts["noise"], _PLACEMENT[facts["noise"]]),
         Row("Noise multiplier", in_turn(facts, "noise_multiplier"),
-            "Gaussian; standard deviation over clip norm" if facts["noise"] != "server"
-            else "Gaussian; standard deviation over the largest bounded contribution"),
+            _NOISE[facts["noise"]]),
         Row("Clip norm", in_turn(facts, "clip_norm"), _CLIPPING[facts["clipping"]].format(whose=whose)),
     ]  # fmt: skip
     if facts["control_clip_norm"] is not None:

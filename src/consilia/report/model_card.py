@@ -7,6 +7,7 @@ from consilia.report import plan_text
 from consilia.report.card import Card, build
 from consilia.report.document import Document
 from consilia.report.numbers import plain, share
+from consilia.report.sections import unseen
 
 
 def model_card(document: Document, file: str) -> str:
@@ -35,13 +36,14 @@ def model_card(document: Document, file: str) -> str:
 
 
 def _results(document: Document) -> list[str]:
-    last = document.last_scored
+    last, hidden = document.last_scored, unseen(document)
     rows = []
     for site in document.facts["sites"]:
         score = document.score(site["name"]) or {}
-        rows.append((site["name"], plain(site["count"]), plain(score.get("n")), share(score.get("accuracy"))))
+        numbers = plain(score.get("n"), hidden), share(score.get("accuracy"), hidden)
+        rows.append((site["name"], plain(site["count"]), *numbers))
     rows.append(("all rows", "", "", share(last.get("accuracy"))))
-    rows.append(("mean over sites", "", "", share(last.get("accuracy_mean_over_sites"))))
+    rows.append(("mean over sites", "", "", share(last.get("accuracy_mean_over_sites"), hidden)))
     trained = "patients" if document.facts["unit"] == "patient" else "training rows"
     return [_table(("site", f"{trained} (registered)", "test rows", "accuracy"), rows)]
 

@@ -4,6 +4,7 @@ import math
 from decimal import ROUND_CEILING, Context, Decimal
 
 HIDDEN = "hidden"
+HIDDEN_BY_SUM = "hidden by the secure sum"
 
 
 def bound(value: float | None, digits: int = 4) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from consilia.report import figures, history, plan_text
 from consilia.report.document import Document
 from consilia.report.markup import Html, join, tag
-from consilia.report.numbers import HIDDEN, bound, counted, duration, plain, share, size
+from consilia.report.numbers import HIDDEN, HIDDEN_BY_SUM, bound, counted, duration, plain, share, size
 
 MAX_ROWS = 60
 
@@ -18,9 +18,9 @@ def tiles(document: Document, verdict: str) -> Html:
     spread = (
         f"\u00b1 {100 * variance**0.5:.1f} points between sites"
         if isinstance(variance, int | float)
-        else "between sites: hidden"
+        else f"between sites: {unseen(document)}"
     )
-    mean = f"mean over sites {share(last.get('accuracy_mean_over_sites'))}"
+    mean = f"mean over sites {share(last.get('accuracy_mean_over_sites'), unseen(document))}"
     if verdict == "private":
         epsilon, note = bound(facts["epsilon"]), f"delta {bound(facts['delta'], 6)}, against {facts['against']}"
     else:
@@ -56,10 +56,10 @@ def result(document: Document) -> Html:
                 figures.accuracy(document.records), _no_metrics(document)),
         tag("div",
             _figure("Each site", "Accuracy of the resulting model on each site's held-out rows.",
-                    figures.site_bars(scores, overall if isinstance(overall, float) else None), _no_metrics(document)),
+                    figures.site_bars(scores, overall if isinstance(overall, float) else None), _no_sites(document)),
             _figure("Spread between sites",
                     f"Standard deviation of accuracy over sites; at the end the variance is {_variance(document)}.",
-                    figures.spread(document.records), _no_metrics(document)),
+                    figures.spread(document.records), _no_sites(document)),
             class_="pair"),
         _site_table(document),
     )  # fmt: skip
@@ -68,8 +68,7 @@ def result(document: Document) -> Html:
 def course(document: Document) -> Html:
     """What happened on the way: budget, traffic, norms, directions, losses of turns."""
     records, facts = document.records, document.facts
-    hidden = "Hidden: with the noise at the coordinator, raw norms and directions of single sites would void the claim."
-    few = "Nothing to show: fewer than two updates a round."
+    absent = _no_norms(document)
     budget = facts["epsilon"]
     return tag(
         "section",
@@ -81,9 +80,9 @@ def course(document: Document) -> Html:
             _figure("Bytes moved", "Running total in both directions, models sent for evaluation included.",
                     figures.traffic(records), "Nothing was moved."),
             _figure("Length of updates", "l2 norm of each site's update as it arrived, and of the aggregate.",
-                    figures.norms(records), hidden),
+                    figures.norms(records), absent),
             _figure("Agreement of sites", "Mean cosine similarity of a round's updates.",
-                    figures.cosine_curve(records), hidden if facts["noise"] == "server" and facts["unit"] != "none" else few),
+                    figures.cosine_curve(records), absent),
             class_="pair"),
         tag("div", _pairs(document), _incidents(document), class_="pair apart"),
     )  # fmt: skip
@@ -120,6 +119,28 @@ def _no_metrics(document: Document) -> str:
     return "No round has been evaluated yet."
 
 
+def _no_sites(document: Document) -> str:
+    if document.facts["secure"] is not None and document.facts["metrics"] != HIDDEN:
+        return f"{HIDDEN_BY_SUM.capitalize()}: the coordinator learns totals over all sites; each site sees its own."
+    return _no_metrics(document)
+
+
+def _no_norms(document: Document) -> str:
+    facts = document.facts
+    if facts["secure"] is not None:
+        return f"{HIDDEN_BY_SUM.capitalize()}: the coordinator sees no single update; each site sees its own."
+    if facts["noise"] == "server" and facts["unit"] != "none":
+        return (
+            "Hidden: with the noise at the coordinator, raw norms and directions of single sites would void the claim."
+        )
+    return "Nothing to show: fewer than two updates a round."
+
+
+def unseen(document: Document) -> str:
+    """Return the word that stands where a single site's number would: what hides it."""
+    return HIDDEN if document.facts["secure"] is None else HIDDEN_BY_SUM
+
+
 def _ticks(document: Document) -> str:
     skipped = document.facts["metrics"] != HIDDEN and any(
         record.get("status") == "skipped" for record in document.records
@@ -129,20 +150,21 @@ def _ticks(document: Document) -> str:
 
 def _variance(document: Document) -> str:
     value = document.last_scored.get("accuracy_variance")
-    return f"{value:.2g}" if isinstance(value, int | float) else HIDDEN
+    return f"{value:.2g}" if isinstance(value, int | float) else unseen(document)
 
 
 def _site_table(document: Document) -> Html:
-    turns = history.turns(document.records)
+    turns, hidden = history.turns(document.records), unseen(document)
     trained = "Patients" if document.facts["unit"] == "patient" else "Training rows"
     head = ("Site", f"{trained} (registered)", "Asked", "Counted", "Test rows", "Accuracy", "Loss", "Epsilon")
     rows = []
     for site in document.facts["sites"]:
         score = document.score(site["name"]) or {}
         turn = turns.get(site["name"], history.Turns(0, 0))
+        own = bound(site["epsilon"].get(document.facts["against"]))
         rows.append((
-            site["name"], plain(site["count"]), plain(turn.asked), plain(turn.counted), plain(score.get("n")),
-            share(score.get("accuracy")), plain(score.get("loss")), bound(site["epsilon"].get(document.facts["against"])),
+            site["name"], plain(site["count"]), plain(turn.asked), plain(turn.counted), plain(score.get("n"), hidden),
+            share(score.get("accuracy"), hidden), plain(score.get("loss"), hidden), own,
         ))  # fmt: skip
     note = f"Epsilon: each site's own bound against {document.facts['against']}, for the whole schedule."
     return join(table(head, rows), tag("p", note, class_="note"))

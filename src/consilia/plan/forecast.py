@@ -1,0 +1,61 @@
+"""Bytes that a run will move, from public numbers alone."""
+
+from typing import TypedDict
+
+from consilia.core.canonical import Json
+from consilia.core.update import ProtocolMessage, Release
+from consilia.core.wire import encode
+from consilia.plan.run_plan import RunPlan
+from consilia.plan.sizes import exchange_bytes, update_bytes
+
+
+class Forecast(TypedDict):
+    """Bytes that a run will move; `up` is from sites to the coordinator, models sent for evaluation count in `down`.
+
+    `update` is what carries one update, `exchange` what a secure sum moves besides for one site, both ways.
+    """
+
+    vector: int
+    update: int
+    exchange: int
+    up_per_round: int
+    down_per_round: int
+    up: int
+    down: int
+    busiest_site: int
+
+
+def forecast(plan: RunPlan) -> Forecast:
+    """Return the bytes a run will move; within a few percent where every site answers."""
+    name = max((terms.name for terms in plan.sites), key=len, default="")
+    number, evaluation = len(plan.schedule), plan.plan.evaluation
+    vector = 4 * plan.spec.dim  # float32, both ways: with SCAFFOLD the control variate travels beside the model
+    update, (asks, answers) = update_bytes(plan), exchange_bytes(plan)
+    task: dict[str, Json] = {"plan": plan.digest, "run": "x" * 32, "counted": number}
+    model = vector + len(encode(ProtocolMessage("evaluate", name, number, task)))
+    down = model + asks
+    charged = any(charge.booked for charge in plan.charges.values())
+    beside: dict[str, Json] = {"charges": number, "ledger_head": plan.digest} if charged else {"loss": 1 / 3}
+    up = update + answers + len(encode(Release(b"", name, number, plan.digest, plan.digest, beside)))
+    score: dict[str, Json] = {"n": 1000, "accuracy": 1 / 3, "loss": 1 / 3}
+    told = len(encode(Release(b"", name, number, plan.digest, plan.digest, score))) + answers
+    asked = sum(len(cohort) for cohort in plan.schedule)
+    scores = 0 if evaluation.metrics == "hidden" else number // evaluation.every + 1
+    scored = scores * len(plan.sites)
+    busiest = max((terms.participations for terms in plan.sites), default=0)
+    total_up, total_down = up * asked + told * scored, down * (asked + scored)
+    return {
+        "vector": vector,
+        "update": update,
+        "exchange": asks + answers,
+        "up_per_round": total_up // max(number, 1),
+        "down_per_round": total_down // max(number, 1),
+        "up": total_up,
+        "down": total_down,
+        "busiest_site": (up + down) * busiest + (told + down) * scores,
+    }
+
+
+def hours(ahead: Forecast, link: float) -> float:
+    """Return how long the busiest site's link is in use over the whole run, in hours, at so many Mbit/s."""
+    return ahead["busiest_site"] * 8 / (link * 1e6) / 3600
