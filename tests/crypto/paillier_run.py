@@ -54,4 +54,4 @@ class Run:
         return Opening(context, dim, tuple(range(1, self.lanes.count + 1)), tuple(contributors), 1)
 
     def open(self, total: bytes, opening: Opening) -> NDArray[np.int64]:
-        return self.key.decrypt(total, opening, lanes=self.lanes, site=opening.opener)
+        return self.key.decrypt(total, opening, lanes=self.lanes, site=opening.opener, answered=set())

@@ -91,10 +91,17 @@ def test_one_site_opens_a_context_and_it_is_not_always_the_same() -> None:
     for site in (1, 2, 3, 4):
         if site != OPENING.opener:
             with pytest.raises(ProtocolError, match=f"site {OPENING.opener}, whose turn it is"):
-                RUN.key.decrypt(TOTAL, OPENING, lanes=RUN.lanes, site=site)
+                RUN.key.decrypt(TOTAL, OPENING, lanes=RUN.lanes, site=site, answered=set())
     turns = [replace(OPENING, context=bytes([i]), contributors=(i,)).opener for i in range(100)]
     assert turns == [replace(OPENING, context=bytes([i]), cohort=(4, 2, 3, 1)).opener for i in range(100)]
     assert all(10 < turns.count(site) < 45 for site in (1, 2, 3, 4))
+
+
+def test_a_context_is_answered_once() -> None:
+    before = {b"round 0", ROUND}
+    with pytest.raises(ProtocolError, match="a context that this site has not answered for"):
+        RUN.key.decrypt(TOTAL, OPENING, lanes=RUN.lanes, site=OPENING.opener, answered=before)
+    RUN.key.decrypt(TOTAL, OPENING, lanes=RUN.lanes, site=OPENING.opener, answered={b"round 0"})
 
 
 def test_tags_look_random_and_differ_with_everything() -> None:

@@ -91,7 +91,8 @@ class PaillierCipher(PaillierSums):
 
     Attributes:
         group: `PaillierKey.group`.
-        context: What the vector is for. **One vector a context**: a repeated message is the same bytes again.
+        context: What the vector is for (`paillier_opening.Opening`). **One vector a context, one context an update**: a
+            repeated message is the same bytes again.
         site: The site's number.
     """
 

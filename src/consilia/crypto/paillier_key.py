@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import math
+from collections.abc import Set
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -61,23 +62,26 @@ class PaillierKey:
         """The sites' common key for tags, 32 bytes."""
         return hashlib.sha256(f"consilia paillier tags {self.p} {self.q}".encode()).digest()
 
-    def decrypt(self, total: Bytes, opening: Opening, *, lanes: Lanes, site: int) -> NDArray[np.int64]:
-        """Open a sum, shape (dim,). A site does this **once a context**, and writes so to its disk before it answers.
+    def decrypt(
+        self, total: Bytes, opening: Opening, *, lanes: Lanes, site: int, answered: Set[bytes]
+    ) -> NDArray[np.int64]:
+        """Open a sum, shape (dim,). A site does this **once a context**: it stores context and answer before it sends them.
 
         Args:
             total: What `PaillierSums.add` returned.
             opening: What is asked for, judged against the plan.
             lanes: Those that the vectors were encrypted with.
             site: The number of the site that is asked.
+            answered: The contexts that this site answered for before; it may send the same bytes again, and nothing else.
 
         Raises:
-            ProtocolError: If it is not this site's turn, too few vectors or others than the cohort's are asked for, the
-                total is malformed, or it is not the sum of exactly those.
+            ProtocolError: If it is not this site's turn or no longer, too few vectors or others than the cohort's are asked
+                for, the total is malformed, or it is not the sum of exactly those.
 
         Source:
             Paillier (1999), section 7: decryption modulo each prime, put together.
         """
-        opening.require_proper(site)
+        opening.require_proper(site, answered)
         ciphertexts, claimed = self.public.read(total, lanes.plaintexts(opening.dim), who="an encrypted sum")
         half_p, half_q = _Half(self.p, self.q), _Half(self.q, self.p)
         inverse = pow(number(self.q), -1, self.p)
