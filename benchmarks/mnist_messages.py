@@ -33,7 +33,7 @@ def section(result: Json) -> str:
 
 {table(HEAD, rows(by_name(result)))}
 
-The set-up of the table with label skew above: {plan["data"]["train_rows"]} training rows, {rounds} rounds of FedAvg, {epochs} local
+The set-up with label skew above: {plan["data"]["train_rows"]} training rows, {rounds} rounds of FedAvg, {epochs} local
 epochs, all ten sites asked, 19,434 parameters, {n} seeds; the result is the mean of the second half's models, which evens
 out how FedAvg swings. No rate was tuned for these rows.
 
