@@ -91,7 +91,7 @@ def test_the_limit_is_true() -> None:
         run.key.decrypt(single, colluding, lanes=run.lanes, site=colluding.opener, answered=set()).tolist()
         == secret.tolist()
     )
-    assert "any one site together with the coordinator" in LIMIT
+    assert "Any one site together with the coordinator" in LIMIT
 
 
 def test_the_coordinators_half_holds_no_key() -> None:

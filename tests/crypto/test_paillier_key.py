@@ -109,7 +109,8 @@ def test_what_is_public_holds_no_prime() -> None:
 
 
 def test_the_limit_names_who_can_open_what() -> None:
-    assert "any one site together with the coordinator can decrypt every site's update" in LIMIT
+    assert "Any one site together with the coordinator" in LIMIT
+    assert "the two decrypt every site's update" in LIMIT
 
 
 _RUN = """

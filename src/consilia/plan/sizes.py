@@ -1,6 +1,6 @@
 """Bytes of what carries an update, and of what a secure sum says besides."""
 
-from consilia.crypto.paillier_lanes import Lanes, ciphertext_size
+from consilia.crypto.paillier_lanes import Lanes
 from consilia.pipeline.blocks import Blocks
 from consilia.pipeline.codec import Codec, Dense
 from consilia.pipeline.sparse import Sparse
@@ -24,8 +24,7 @@ def update_bytes(plan: RunPlan) -> int:
         sent = plan.spec.dim if plan.plan.messages.top_k is not None else kept
         return codec(plan).expected_size(sent)
     if secure.mode == "paillier":
-        bits = plan.plan.secure_sum.key_bits
-        return Lanes(bits, secure.value_bound, secure.cohort).plaintexts(kept) * ciphertext_size(bits)
+        return Lanes(plan.plan.secure_sum.key_bits, secure.value_bound, secure.cohort).size(kept)
     return secure.ring.width * kept
 
 

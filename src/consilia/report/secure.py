@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from consilia.crypto.paillier_key import LIMIT
 from consilia.plan.facts import Facts
 from consilia.plan.secure_facts import SecureFacts
 from consilia.report.mechanism import Group, Row
@@ -103,7 +104,7 @@ def _ways_in(secure: SecureFacts) -> list[str]:
             ]
         case "paillier":
             points = [
-                "Any one site together with the coordinator: every site holds the key, so the two decrypt every update.",
+                LIMIT,
                 "A site that lies about the sum it decrypted: the sum may come out wrong.",
             ]
         case _:
