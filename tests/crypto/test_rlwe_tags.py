@@ -29,10 +29,10 @@ def test_it_is_the_sum_that_defines_it() -> None:
     for place, p in enumerate(PRIMES):
         stream = draws.derive("hash", p)
         beta, alpha, rho = (uniform(p, TIMES * n, stream).reshape(n, TIMES).astype(object) for n in (64, 64, BLOCKS))
-        pads = sum(uniform(p, TIMES, draws.derive("pad", p, site)).astype(object) for site in (2, 5))
+        pads = [uniform(p, TIMES, draws.derive("pad", p, site)).astype(object) for site in (2, 5)]
         for time in range(TIMES):
             columns = (c[place].astype(object) * beta[:, time]).sum(axis=2) % p
-            slow = ((columns * alpha[:, time]).sum(axis=1) % p * rho[:, time]).sum() + pads[time]
+            slow = ((columns * alpha[:, time]).sum(axis=1) % p * rho[:, time]).sum() + pads[0][time] + pads[1][time]
             assert tag(GROUP, ROUND, c, (2, 5))[place, time] == slow % p
 
 
