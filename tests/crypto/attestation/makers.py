@@ -44,7 +44,7 @@ def raw_signature(key: ec.EllipticCurvePrivateKey, data: bytes, algorithm: hashe
 def certificate(
     name: str, key: Any, issuer: str, issuer_key: Any, *, depth: int | str | None = "leaf", signs: bool = True,
     since: int = NOW - 1000, until: int = NOW + 1000, extra: tuple[tuple[str, bytes, bool], ...] = (),
-    algorithm: Any = None, padding: Any = None,
+    algorithm: Any = None, padding: Any = None, authority: bool = True,
 ) -> bytes:  # fmt: skip
     """Return a DER certificate; `depth`: "leaf" for none, else the path length of an authority (None: any)."""
     builder = (
@@ -57,7 +57,9 @@ def certificate(
         .not_valid_after(datetime.datetime.fromtimestamp(until, datetime.UTC))
     )
     if not isinstance(depth, str):
-        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=depth), critical=True)
+        builder = builder.add_extension(
+            x509.BasicConstraints(ca=authority, path_length=depth if authority else None), critical=True
+        )
         usage = dict.fromkeys(("digital_signature", "content_commitment", "key_encipherment", "data_encipherment",
                                "key_agreement", "encipher_only", "decipher_only"), False)  # fmt: skip
         builder = builder.add_extension(x509.KeyUsage(key_cert_sign=signs, crl_sign=True, **usage), critical=True)
@@ -117,6 +119,7 @@ class Nitro:
     context: bytes = CONTEXT
     nonce: bytes = NONCE
     tag: bytes = b""
+    envelope: dict[int, Any] = field(default_factory=dict)  # part of COSE_Sign1 -> what stands there instead
 
     def document(self) -> dict[str, Any]:
         leaf, middle, root = chain()
@@ -130,7 +133,10 @@ class Nitro:
         protected, payload = cbor(self.protected), cbor(self.document())
         r, s = raw_signature(LEAF, cbor(["Signature1", protected, b"", payload]), hashes.SHA384())
         signature = r.to_bytes(48, "big") + s.to_bytes(48, "big")
-        return Evidence("nitro", self.tag + cbor([protected, self.unprotected, payload, signature]), self.key)
+        parts = [protected, self.unprotected, payload, signature]
+        return Evidence(
+            "nitro", self.tag + cbor([self.envelope.get(i, part) for i, part in enumerate(parts)]), self.key
+        )
 
     def policy(self, **changes: Any) -> Policy:
         measurement = ":".join((bytes([i + 1]) * 48).hex() for i in range(3))
@@ -208,6 +214,7 @@ class Tpm:
     key_policy: bytes | None = None
     certified: bytes | None = None  # the name in the certificate of the key
     quote_resets: int = 1
+    safe: bytes = b"\x01"
     magic: bytes = b"\xffTCG"
     quote_type: bytes = b"\x80\x18"
     selection: bytes | None = None
@@ -224,7 +231,7 @@ class Tpm:
         extra = _sized(binding(self.context, self.nonce, self.key))
         signed_by = _sized(b"\x00\x0b" + b"q" * 32)
         selection = form.selection(self.registers) if self.selection is None else self.selection
-        clock = bytes(8) + self.quote_resets.to_bytes(4, "big") + bytes(4) + b"\x01" + bytes(8)
+        clock = bytes(8) + self.quote_resets.to_bytes(4, "big") + bytes(4) + self.safe + bytes(8)
         quote = self.magic + self.quote_type + signed_by + extra + clock + selection + _sized(self.digest)
         name = b"\x00\x0b" + hashlib.sha256(opener).digest() if self.certified is None else self.certified
         clock = bytes(8) + b"\0\0\0\x01" + bytes(4) + b"\x01" + bytes(8)
@@ -252,16 +259,19 @@ class Quote:
     changes: dict[str, str] = field(default_factory=dict)
     status: str = "UpToDate"
     advisories: tuple[str, ...] = ()
-    report: str | None = None
+    head: bytes | None = None
+    collateral: dict[str, Any] = field(default_factory=dict)
+    reports: dict[str, Any] | None = None
     key: bytes = KEY
     context: bytes = CONTEXT
     nonce: bytes = NONCE
 
     def evidence(self) -> Evidence:
-        head = b"\x03\0\x02\0" + bytes(4) if self.kind == "sgx" else b"\x04\0\x02\0\x81\0\0\0"
+        genuine = b"\x03\0\x02\0" + bytes(4) if self.kind == "sgx" else b"\x04\0\x02\0\x81\0\0\0"
+        head = genuine if self.head is None else self.head
         names = ("pck_crl_issuer_chain", "root_ca_crl", "pck_crl", "tcb_info_issuer_chain", "tcb_info", "tcb_info_signature",
                  "qe_identity_issuer_chain", "qe_identity", "qe_identity_signature")  # fmt: skip
-        return Evidence(self.kind, head, self.key, json.dumps(dict.fromkeys(names, "")).encode())
+        return Evidence(self.kind, head, self.key, json.dumps({**dict.fromkeys(names, ""), **self.collateral}).encode())
 
     def library(self) -> Any:
         data = {"report_data": (binding(self.context, self.nonce, self.key) + bytes(32)).hex(), **self.changes}
@@ -270,7 +280,11 @@ class Quote:
         else:
             registers = dict.fromkeys(("mr_td", "rt_mr0", "rt_mr1", "rt_mr2", "rt_mr3"), "ab" * 48)
             report = {"TD10": {**registers, "td_attributes": "0000001000000000", **data}}
-        found = {"status": self.status, "advisory_ids": list(self.advisories), "report": report}
+        found = {
+            "status": self.status,
+            "advisory_ids": list(self.advisories),
+            "report": report if self.reports is None else self.reports,
+        }
         verified = SimpleNamespace(to_json=lambda: json.dumps(found))
         collateral = SimpleNamespace(from_json=lambda text: text)
         return SimpleNamespace(QuoteCollateralV3=collateral, verify=lambda *_: verified)

@@ -49,6 +49,12 @@ def test_byte_strings_are_encoded_as_they_are_read(data: bytes) -> None:
     assert byte_string(data) == encode(data)
 
 
+@pytest.mark.parametrize("size", [0, 23, 24, 255, 256, 65535, 65536])
+def test_lengths_take_their_shortest_form(size: int) -> None:
+    assert byte_string(bytes(size)) == encode(bytes(size))
+    assert decode(byte_string(bytes(size))) == bytes(size)
+
+
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**64), 2**64 - 1) | st.binary(max_size=40) | st.text(max_size=20),
     lambda inner: (

@@ -41,6 +41,7 @@ def test_a_whole_chain_passes() -> None:
         ({"middle": {"signs": False}}, "may sign certificates"),
         ({"root": {"depth": 0}}, "may sign certificates"),  # deeper than the root allows
         ({"root": {"depth": "leaf"}}, "may sign certificates"),
+        ({"middle": {"authority": False}}, "may sign certificates"),
         ({"leaf": {"until": NOW - 1}}, "valid now"),
         ({"middle": {"since": NOW + 1}}, "valid now"),
         ({"root": {"until": NOW - 1}}, "valid now"),
@@ -52,6 +53,59 @@ def test_a_chain_that_breaks_a_clause_is_refused(changes: dict[str, Any], clause
     with pytest.raises(ProtocolError, match="Attestation") as caught:
         check(three(**changes))
     assert clause in str(caught.value)
+
+
+def test_the_first_and_the_last_second_count() -> None:
+    check(three(leaf={"since": NOW}))
+    check(three(leaf={"until": NOW}))
+
+
+def test_a_root_that_nobody_pinned_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="Attestation, root"):
+        check_chain([parse(der) for der in three()], ["ab" * 32], NOW)
+
+
+def test_a_leaf_may_say_that_it_is_none_of_the_authorities() -> None:
+    check(three(leaf={"depth": 0, "authority": False, "signs": False}))
+
+
+def test_a_short_key_usage_is_no_right_to_sign() -> None:
+    short = (("2.5.29.15", b"\x03", True),)
+    bad = certificate("m", MIDDLE, "r", ROOT, extra=(("2.5.29.19", b"\x30\x03\x01\x01\xff", True), *short))
+    with pytest.raises(ProtocolError, match="may sign certificates"):
+        check([three()[0], bad, three()[2]])
+
+
+def test_a_signature_and_its_issuers_key_must_be_of_one_kind() -> None:
+    key = rsa.generate_private_key(65537, 3072)
+    scheme = padding.PSS(padding.MGF1(hashes.SHA384()), 48)
+    pss = certificate("l", LEAF, "r", key, padding=scheme)
+    root = certificate("r", key, "r", key, depth=None, padding=scheme)
+    for ders in ([certificate("l", LEAF, "r", ROOT), root], [pss, three()[2]]):
+        with pytest.raises(ProtocolError, match="ECDSA with SHA-256 or SHA-384, or RSA-PSS"):
+            check(ders)
+
+
+def test_contradictions_inside_a_certificate_are_refused() -> None:
+    der = certificate("l", LEAF, "m", MIDDLE, extra=(("1.2.3.4", b"\0", False), ("1.2.3.5", b"\0", False)))
+    parse(der)
+    outer = der.rindex(bytes.fromhex("2a8648ce3d040303")) + 7
+    for changed, needs in (
+        (der[:outer] + b"\x02" + der[outer + 1 :], "one signature algorithm"),
+        (der.replace(b"\x06\x03\x2a\x03\x05", b"\x06\x03\x2a\x03\x04"), "each extension once"),
+        (der.replace(b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x01"), "X.509 version 3"),
+    ):
+        with pytest.raises(ProtocolError, match=needs):
+            parse(changed)
+
+
+def test_a_long_certificate_is_refused() -> None:
+    fits = certificate("l", LEAF, "m", MIDDLE, extra=(("1.2.3.4", bytes(7000), False),))
+    parse(fits)
+    room = 8192 - len(fits)
+    parse(certificate("l", LEAF, "m", MIDDLE, extra=(("1.2.3.4", bytes(7000 + room - 4), False),)))
+    with pytest.raises(ProtocolError, match="at most 8192 bytes"):
+        parse(certificate("l", LEAF, "m", MIDDLE, extra=(("1.2.3.4", bytes(7000 + room + 4), False),)))
 
 
 def test_extensions_that_are_not_critical_are_passed_over() -> None:

@@ -5,6 +5,7 @@ import pytest
 from consilia.core.errors import ProtocolError
 from consilia.crypto.attestation import Claims, Evidence, binding
 from consilia.crypto.attestation.evidence import MAX_BODY, MAX_COLLATERAL
+from consilia.crypto.attestation.refusal import Reader
 
 EVIDENCE = Evidence("sgx", b"body", b"k" * 32, b"collateral")
 
@@ -18,6 +19,8 @@ def test_every_cut_and_every_addition_is_refused() -> None:
     for size in range(len(raw)):
         with pytest.raises(ProtocolError, match="Attestation, format"):
             Evidence.from_bytes(raw[:size])
+    with pytest.raises(ProtocolError, match="evidence of version 1"):
+        Evidence.from_bytes(b"CNEV\x02" + raw[5:])
     with pytest.raises(ProtocolError, match="no bytes after the end"):
         Evidence.from_bytes(raw + b"\0")
 
@@ -39,10 +42,19 @@ def test_what_cannot_be_evidence_is_refused(changes: dict[str, bytes], clause: s
         Evidence.from_bytes(dataclasses.replace(EVIDENCE, **changes).to_bytes())  # type: ignore[arg-type]
 
 
-def test_sizes_count_for_evidence_that_was_not_decoded() -> None:
+def test_sizes_and_kind_count_for_evidence_that_was_not_decoded() -> None:
+    dataclasses.replace(EVIDENCE, body=bytes(MAX_BODY), collateral=bytes(MAX_COLLATERAL)).require_sound()
+    with pytest.raises(ProtocolError, match="Attestation, kind"):
+        dataclasses.replace(EVIDENCE, kind="sgx2").require_sound()  # type: ignore[arg-type]
     for changes in ({"body": bytes(MAX_BODY + 1)}, {"collateral": bytes(MAX_COLLATERAL + 1)}):
         with pytest.raises(ProtocolError, match="Attestation, size"):
             dataclasses.replace(EVIDENCE, **changes).require_sound()  # type: ignore[arg-type]
+
+
+def test_a_reader_gives_no_fewer_bytes_than_it_was_asked_for() -> None:
+    assert Reader(b"abc", "format").take(3) == b"abc"
+    with pytest.raises(ProtocolError, match="Attestation, format: needs 4 more bytes; got 3"):
+        Reader(b"abc", "format").take(4)
 
 
 def test_each_part_counts_in_the_binding() -> None:

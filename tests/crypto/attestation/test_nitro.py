@@ -1,7 +1,9 @@
+import dataclasses
 from typing import Any
 
 import pytest
-from tests.crypto.attestation.makers import NOW, Nitro, certificate, chain, p256
+from cryptography.hazmat.primitives.asymmetric import rsa
+from tests.crypto.attestation.makers import MIDDLE, NOW, Nitro, cbor, certificate, chain, p256
 
 from consilia.core.errors import ProtocolError
 from consilia.crypto.attestation.evidence import Statement
@@ -63,9 +65,42 @@ def test_a_chain_in_another_order_or_without_its_middle_is_refused() -> None:
 
 
 def test_a_leaf_on_another_curve_is_refused() -> None:
-    leaf = certificate("leaf", p256(5), "middle", p256(5))
-    with pytest.raises(ProtocolError, match="P-384"):
-        show(Nitro(changes={"certificate": leaf}))
+    for key in (p256(5), rsa.generate_private_key(65537, 3072)):
+        leaf = certificate("leaf", key, "middle", MIDDLE)
+        with pytest.raises(ProtocolError, match="signature: needs a key on P-384"):
+            show(Nitro(changes={"certificate": leaf}))
+
+
+@pytest.mark.parametrize(
+    ("envelope", "clause"),
+    [
+        ({0: 7}, "byte strings"),
+        ({2: "text"}, "byte strings"),
+        ({3: None}, "byte strings"),
+        ({3: bytes(95)}, "96 bytes"),
+        ({3: bytes(97)}, "96 bytes"),
+        ({3: bytes(96)}, "the hypervisor's signature"),
+        ({3: b"\xff" * 96}, "the hypervisor's signature"),
+        ({3: b"\1" * 96}, "the hypervisor's signature"),
+        ({2: cbor([1])}, "a document of"),
+    ],
+)
+def test_an_envelope_of_another_form_is_refused(envelope: dict[int, Any], clause: str) -> None:
+    with pytest.raises(ProtocolError, match=f"Attestation.*{clause}"):
+        show(Nitro(envelope=envelope))
+
+
+def test_what_is_no_envelope_is_refused() -> None:
+    whole = Nitro().evidence()
+    for body in (cbor({1: 2, 3: 4, 5: 6, 7: 8}), cbor([b""] * 3), cbor([b""] * 5), cbor(7)):
+        with pytest.raises(ProtocolError, match="COSE_Sign1 of four parts"):
+            authenticate(dataclasses.replace(whole, body=body), Nitro().policy(), NOW)
+
+
+def test_fields_may_be_empty_and_as_long_as_the_standard_says() -> None:
+    assert show(Nitro(changes={"user_data": None})).bound == b""
+    assert show(Nitro(changes={"user_data": b"u" * 512})).bound == b"u" * 512
+    assert show(Nitro(changes={"timestamp": 0})).issued == 0
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,8 @@ def test_quotes_must_be_up_to_date_unless_the_policy_says_otherwise() -> None:
     assert Policy.of(SGX).advisories == ()
     assert Policy.of({**SGX, "statuses": ["OutOfDate"]}).statuses == ("OutOfDate",)
     assert Policy.of(SNP).minimum_tcb == (3, 0, 8, 115)
+    assert Policy.of(SNP).statuses == ()
+    assert [Policy.of({**SGX, "max_age": age}).max_age for age in (1, 7 * 86400)] == [1, 7 * 86400]
 
 
 @pytest.mark.parametrize(
@@ -68,6 +70,7 @@ def test_quotes_must_be_up_to_date_unless_the_policy_says_otherwise() -> None:
         (SNP, {"minimum_tcb": None}, "bootloader, tee, snp, microcode"),
         (SNP, {"minimum_tcb": {"bootloader": 3, "tee": 0, "snp": 8}}, "each 0 to 255"),
         (SNP, {"minimum_tcb": {"bootloader": 3, "tee": 0, "snp": 8, "microcode": 256}}, "each 0 to 255"),
+        (SNP, {"minimum_tcb": {"bootloader": 3, "tee": 0, "snp": 8, "microcode": "1"}}, "each 0 to 255"),
         (SNP, {"minimum_tcb": {"bootloader": 3, "tee": 0, "snp": 8, "microcode": True}}, "each 0 to 255"),
         (SNP, {"minimum_tcb": {"bootloader": 3, "tee": 0, "snp": 8, "microcode": 1, "x": 1}}, "each 0 to 255"),
         (TPM, {"measurements": ["sha256:14"]}, "sha256:<registers>"),

@@ -1,7 +1,9 @@
+import dataclasses
 from typing import Any
 
 import pytest
-from tests.crypto.attestation.makers import NOW, Snp
+from cryptography.hazmat.primitives.asymmetric import rsa
+from tests.crypto.attestation.makers import MIDDLE, NOW, Snp, certificate, chain, p256
 
 from consilia.core.errors import ProtocolError
 from consilia.crypto.attestation.evidence import Statement
@@ -45,6 +47,23 @@ def test_the_debug_bit_of_the_guests_policy_is_seen() -> None:
 def test_a_report_that_breaks_a_clause_is_refused(changes: dict[str, Any], clause: str) -> None:
     with pytest.raises(ProtocolError, match=f"Attestation, {clause}"):
         show(Snp(**changes))
+
+
+def test_length_and_certificates_must_be_those_of_a_report() -> None:
+    whole, policy = Snp().evidence(), Snp().policy()
+    vcek, ask, ark = chain(Snp().extensions())
+    leaf = certificate("leaf", p256(5), "middle", MIDDLE, extra=Snp().extensions())
+    rsa_leaf = certificate("leaf", rsa.generate_private_key(65537, 3072), "middle", MIDDLE, extra=Snp().extensions())
+    for changes, clause in (
+        ({"body": whole.body + b"\0"}, "format: needs a report of 1184 bytes"),
+        ({"body": whole.body[:-1]}, "format: needs a report of 1184 bytes"),
+        ({"collateral": vcek + ask}, "chain: needs three certificates: VCEK, ASK, ARK; got 2"),
+        ({"collateral": vcek + ask + ark * 4}, "chain: needs three certificates: VCEK, ASK, ARK; got 4"),
+        ({"collateral": leaf + ask + ark}, "signature: needs a chip's key on P-384"),
+        ({"collateral": rsa_leaf + ask + ark}, "signature: needs a chip's key on P-384"),
+    ):
+        with pytest.raises(ProtocolError, match=f"Attestation, {clause}"):
+            authenticate(dataclasses.replace(whole, **changes), policy, NOW)  # type: ignore[arg-type]
 
 
 def test_older_firmware_than_the_policys_is_refused_part_by_part() -> None:

@@ -19,6 +19,7 @@ def test_a_quote_of_our_own_making_reads_as_it_was_written() -> None:
     statement = show(Tpm())
     assert statement.measurement == f"sha256:14={'5a' * 32}"
     assert statement.tcb == "firmware 0000000000000000, started 1 times"
+    assert show(Tpm(safe=b"\0")).tcb.endswith(", clock set back")
     assert show(Tpm(registers=(0, 7, 23))).measurement.startswith("sha256:0,7,23=")
 
 
@@ -54,6 +55,7 @@ def test_what_an_owner_may_choose_is_accepted() -> None:
         ({"signer_scheme": b"\x00\x18\x00\x0c"}, "attestation key"),
         # Statements that do not belong together, or were not made by a TPM.
         ({"quote_resets": 2}, "quote and certificate of one start"),
+        ({"safe": b"\x02"}, "yes or no"),
         ({"magic": b"\xffTCH"}, "quote: needs a statement made by a TPM"),
         ({"quote_type": b"\x80\x17"}, "quote: needs a statement made by a TPM"),
         ({"digest": b"\x5a" * 31}, "a SHA-256 of the registers"),
@@ -68,6 +70,11 @@ def test_a_statement_that_breaks_a_clause_is_refused(changes: dict[str, Any], cl
     with pytest.raises(ProtocolError, match="Attestation") as caught:
         show(Tpm(**changes))
     assert clause in str(caught.value)
+
+
+def test_a_key_that_nobody_pinned_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="Attestation, root"):
+        show(Tpm(), roots=["ab" * 32])
 
 
 def test_a_quote_for_one_nonce_and_a_certificate_for_another_do_not_go_together() -> None:

@@ -73,6 +73,20 @@ def test_a_key_put_beside_genuine_evidence_is_refused(kind: str, monkeypatch: py
         verify(stolen, maker.policy(), context=CONTEXT, nonce=NONCE, now=NOW)
 
 
+def test_evidence_of_another_kind_than_the_policys_is_refused(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    others = {other: maker() for other, maker in MAKERS.items() if other != kind}
+    for other in others.values():
+        with pytest.raises(ProtocolError, match=f"Attestation, kind: needs {other.policy().kind} evidence; got {kind}"):
+            show(MAKERS[kind](), monkeypatch, policy=other.policy())
+
+
+def test_what_a_document_says_in_clear_must_be_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hash covers both, and a document that contradicts it is refused all the same."""
+    for clause, changes in (("nonce", {"nonce": b"m" * 32}), ("nonce", {"nonce": None}), ("key", {"public_key": None})):
+        with pytest.raises(ProtocolError, match=f"Attestation, {clause}"):
+            show(Nitro(changes=changes), monkeypatch)
+
+
 @pytest.mark.parametrize("data", [bytes(64), b"Hello, world!".ljust(64, b"\0")])
 def test_a_quote_that_binds_no_key_is_refused(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     for kind in ("sgx", "tdx"):

@@ -53,10 +53,7 @@ def _item(reader: Reader, depth: int) -> Value:
         return reader.take(number)
     if major == _TEXT:
         return _text(reader.take(number))
-    # Each element is a byte at least: a count that the rest cannot hold is refused before anything is built.
-    if number > len(reader.data) - reader.at:
-        raise _malformed("as many elements as the bytes can hold")
-    if major == _ARRAY:
+    if major == _ARRAY:  # a count beyond the bytes ends at the last of them: each element takes one at least
         return [_item(reader, depth - 1) for _ in range(number)]
     if major == _MAP:
         return _map(reader, number, depth)

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
 from consilia.crypto.attestation.certificate import Certificate, check_chain, parse
-from consilia.crypto.attestation.der import INTEGER, SEQUENCE, Der
+from consilia.crypto.attestation.der import SEQUENCE, Der
 from consilia.crypto.attestation.evidence import Evidence, Statement
 from consilia.crypto.attestation.policy import TCB_PARTS, Policy
 from consilia.crypto.attestation.refusal import refuse
@@ -106,7 +106,7 @@ def _require_same_chip(report: bytes, vcek: Certificate) -> tuple[int, ...]:
         place, oid = _TCB[part]
         reported = report[0x180 + place]
         value = vcek.extensions.get(_OID + bytes.fromhex(oid))
-        certified = Der.of(value).integer() if value is not None and value[:1] == bytes([INTEGER]) else None
+        certified = None if value is None else Der.of(value).integer()
         if certified != reported:
             raise refuse("tcb", needs=f"the certificate's {part} version ({certified})", got=reported)
         versions.append(reported)
