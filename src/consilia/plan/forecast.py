@@ -30,29 +30,31 @@ def forecast(plan: RunPlan) -> Forecast:
     name = max((terms.name for terms in plan.sites), key=len, default="")
     number, evaluation = len(plan.schedule), plan.plan.evaluation
     vector = 4 * plan.spec.dim  # float32, both ways: with SCAFFOLD the control variate travels beside the model
-    update, (asks, answers) = update_bytes(plan), exchange_bytes(plan)
+    update = update_bytes(plan)
+    asked = sum(len(cohort) for cohort in plan.schedule)
+    cohort = max((len(names) for names in plan.schedule), default=0)
+    beside_update = exchange_bytes(plan, cohort, entries=True)
+    beside_score = exchange_bytes(plan, len(plan.sites), entries=False)
     task: dict[str, Json] = {"plan": plan.digest, "run": "x" * 32, "counted": number}
     model = vector + len(encode(ProtocolMessage("evaluate", name, number, task)))
-    down = model + asks
     charged = any(charge.booked for charge in plan.charges.values())
     beside: dict[str, Json] = {"charges": number, "ledger_head": plan.digest} if charged else {"loss": 1 / 3}
-    up = update + answers + len(encode(Release(b"", name, number, plan.digest, plan.digest, beside)))
+    up = update + beside_update.up + len(encode(Release(b"", name, number, plan.digest, plan.digest, beside)))
     score: dict[str, Json] = {"n": 1000, "accuracy": 1 / 3, "loss": 1 / 3}
-    told = len(encode(Release(b"", name, number, plan.digest, plan.digest, score))) + answers
-    asked = sum(len(cohort) for cohort in plan.schedule)
+    told = beside_score.up + len(encode(Release(b"", name, number, plan.digest, plan.digest, score)))
     scores = 0 if evaluation.metrics == "hidden" else number // evaluation.every + 1
-    scored = scores * len(plan.sites)
+    down, shown, scored = model + beside_update.down, model + beside_score.down, scores * len(plan.sites)
     busiest = max((terms.participations for terms in plan.sites), default=0)
-    total_up, total_down = up * asked + told * scored, down * (asked + scored)
+    total_up, total_down = up * asked + told * scored, down * asked + shown * scored
     return {
         "vector": vector,
         "update": update,
-        "exchange": asks + answers,
+        "exchange": beside_update.down + beside_update.up,
         "up_per_round": total_up // max(number, 1),
         "down_per_round": total_down // max(number, 1),
         "up": total_up,
         "down": total_down,
-        "busiest_site": (up + down) * busiest + (told + down) * scores,
+        "busiest_site": (up + down) * busiest + (told + shown) * scores,
     }
 
 

@@ -9,6 +9,7 @@ from consilia.core.ring import BITS, smallest
 from consilia.core.spec import Unit
 from consilia.dp.discrete import VARIANCE, reach
 from consilia.pipeline.grid import Rounding, rounded_l2
+from consilia.plan.ciphers import paillier_lanes, rlwe_parameters
 from consilia.plan.phases import Phase
 from consilia.plan.protection import protection_of
 from consilia.plan.run_plan import SiteTerms
@@ -54,7 +55,7 @@ def secure_terms(
         dim: Coordinates of the vector that the learner hands over.
 
     Raises:
-        PlanError: If no ring holds the sum.
+        PlanError: If no ring, or not the plan's scheme, holds the sum.
     """
     terms = parties(plan, cohort)
     if terms is None or terms.mode == "attested":
@@ -75,7 +76,12 @@ def secure_terms(
             f"{max(grid.share_variance for grid in grids):.2g}",
             hint="Lower the noise multiplier, training.batch_cap or the number of coordinates",
         )
-    return replace(terms, ring=ring, grids=grids, value_bound=max(_reach(grid, 1) for grid in grids))
+    found = replace(terms, ring=ring, grids=grids, value_bound=max(_reach(grid, 1) for grid in grids))
+    if terms.mode == "rlwe":
+        rlwe_parameters(found)
+    if terms.mode == "paillier":
+        paillier_lanes(found, plan.secure_sum.key_bits)
+    return found
 
 
 def given_grid(plan: Plan, dim: int) -> GridTerms:
