@@ -5,7 +5,7 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from benchmarks import mnist_private, mnist_scattering
+from benchmarks import mnist_prior, mnist_private, mnist_scattering
 from benchmarks.study import ROOT, Json, column, read
 from benchmarks.tables import mean
 
@@ -14,7 +14,7 @@ PLACE = ROOT / "benchmarks" / "images" / mnist_private.FIGURE
 _BEST = {"CNN, best published": (2.93, 98.1), "scattering + linear, best published": (3.0, 98.7)}
 
 
-def draw(cnn: Json, scattering: Json | None, place: Path) -> None:
+def draw(cnn: Json, prior: Json | None, scattering: Json | None, place: Path) -> None:
     """Write the figure as SVG; the same results give the same file."""
     with mpl.rc_context({"svg.hashsalt": "mnist", "svg.fonttype": "none", "font.size": 9.5}):
         figure = Figure(figsize=(7.2, 4.0), layout="constrained")
@@ -24,11 +24,15 @@ def draw(cnn: Json, scattering: Json | None, place: Path) -> None:
         axes.text(0.1, plain + 1, f"plain training, {plain:.1f} %", color="0.4", va="bottom")
         published = [(float(e), mnist_private.ceiling(e, plain)) for e in ("0.1", "1", "3")]
         axes.plot(*zip(*published, strict=True), "--", color="tab:red", marker="s", label='published as a "ceiling"')
-        for name, result, color in (("CNN", cnn, "tab:blue"), ("scattering + linear", scattering, "tab:green")):
+        for name, result, color in (
+            ("CNN, random initial weights", cnn, "tab:blue"),
+            (mnist_prior.LABEL, prior, "tab:purple"),
+            ("scattering + linear", scattering, "tab:green"),
+        ):
             points = _curve(result) if result else []
             if points:
                 x, y, half = zip(*points, strict=True)
-                axes.errorbar(x, y, half, color=color, marker="o", capsize=3, label=f"{name}, this repository")
+                axes.errorbar(x, y, half, color=color, marker="o", capsize=3, label=name)
         for (name, (at, best)), color in zip(_BEST.items(), ("tab:blue", "tab:green"), strict=True):
             axes.plot(
                 [at], [best], linestyle="", marker="*", markersize=11, color=color, label=name, markeredgecolor="k"
@@ -57,4 +61,4 @@ def write() -> None:
     """Write the figure from the kept results, once there is a curve."""
     cnn = read(mnist_private.STUDY.name)
     if cnn is not None:
-        draw(cnn, read(mnist_scattering.STUDY.name), PLACE)
+        draw(cnn, read(mnist_prior.STUDY.name), read(mnist_scattering.STUDY.name), PLACE)

@@ -16,6 +16,7 @@ from benchmarks import (
     mnist_contrast,
     mnist_figure,
     mnist_noniid,
+    mnist_prior,
     mnist_private,
     mnist_scaffold,
     mnist_scattering,
@@ -25,7 +26,7 @@ from benchmarks.study import ROOT, read
 
 STUDIES = (
     heart.STUDY, adult.STUDY, adult_tuning.STUDY, adult_label.STUDY, adult_clip.STUDY, adult_sizes.STUDY, adult_stacking.STUDY,
-    adult_one_site.STUDY, mnist_private.STUDY, mnist_scattering.STUDY, mnist_contrast.STUDY, mnist_scattering.STUDY,
+    adult_one_site.STUDY, mnist_private.STUDY, mnist_contrast.STUDY, mnist_prior.STUDY, mnist_scattering.STUDY,
     mnist_noniid.STUDY, mnist_scaffold.STUDY, lidc.STUDY, pneumonia.STUDY,
 )  # fmt: skip
 PLACE = ROOT / "benchmarks" / "README.md"

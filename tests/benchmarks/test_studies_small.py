@@ -10,7 +10,7 @@ import pytest
 import torch
 from benchmarks.study import Study, main, read
 
-from benchmarks import lidc, mnist_figure, mnist_noniid, pneumonia, readme, scores, tables
+from benchmarks import lidc, mnist_figure, mnist_noniid, mnist_prior, pneumonia, readme, scores, tables
 
 SOURCES = {"mnist": mnist_noniid.source, "lidc": lidc.source, "pneumonia": pneumonia.source}
 
@@ -81,9 +81,12 @@ def test_the_mnist_figure_shows_its_curve_beside_the_ceiling(tmp_path: Path) -> 
 
     cnn = {"cases": [case("none", 0.99), case("3", 0.97, 0.98), case("0.1", 0.7, 0.8)]}
     first, second = tmp_path / "one.svg", tmp_path / "two.svg"
-    mnist_figure.draw(cnn, None, first)
-    mnist_figure.draw(cnn, None, second)
+    mnist_figure.draw(cnn, None, None, first)
+    mnist_figure.draw(cnn, None, None, second)
     assert first.read_bytes() == second.read_bytes()
     assert "published as a" in first.read_text()
-    mnist_figure.draw(cnn, {"cases": [case("3", 0.98, 0.99)]}, second)
+    mnist_figure.draw(cnn, None, {"cases": [case("3", 0.98, 0.99)]}, second)
     assert first.read_bytes() != second.read_bytes()
+    assert mnist_prior.LABEL not in second.read_text()
+    mnist_figure.draw(cnn, {"cases": [case("3", 0.98, 0.99)]}, None, second)
+    assert mnist_prior.LABEL in second.read_text()
