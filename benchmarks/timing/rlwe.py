@@ -79,9 +79,11 @@ def threshold(bits: int, dim: int) -> tuple[Turn, Json]:
         encrypted, _ = _timed(lambda: ciphers[0].encrypt(vectors[0], stream))
         added, total = _timed(lambda: sums.add(payloads, dim))
         masks = sums.to_open(total, dim)
-        answered, first = _timed(lambda: partial(parameters, shares[1], opening, masks, stream))
+        answered, first = _timed(lambda: partial(parameters, shares[1], opening, masks, stream, answered=set()))
         answers = {
-            site: partial(parameters, shares[site], opening, masks, stream) for site in opening.decrypters if site != 1
+            site: partial(parameters, shares[site], opening, masks, stream, answered=set())
+            for site in opening.decrypters
+            if site != 1
         }
         opened, result = _timed(lambda: combine(sums, total, opening, {1: first, **answers}))
         if not np.array_equal(result, vectors.sum(axis=0)):
@@ -89,7 +91,7 @@ def threshold(bits: int, dim: int) -> tuple[Turn, Json]:
         return {"encrypt": encrypted, "write": 0.0, "add": added, "answer": answered, "open": opened}
 
     masks = sums.to_open(sums.add(payloads, dim), dim)
-    answer = partial(parameters, shares[1], opening, masks, stream)
+    answer = partial(parameters, shares[1], opening, masks, stream, answered=set())
     return turn, {
         "bits": bits, "bytes_a_value": digits(sums.expected_size(dim) / dim), "asked_bytes_a_value": digits(len(masks) / dim),
         "answer_bytes_a_value": digits(len(answer) / dim), "flood_bits": parameters.flood, "key_s_a_site": digits(key_s / SITES),

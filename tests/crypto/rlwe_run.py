@@ -67,7 +67,7 @@ class Run:
     def answers(self, total: bytes, opening: Opening) -> dict[int, bytes]:
         masks = self.sums.to_open(total, opening.dim)
         return {
-            site: partial(self.parameters, self.share(site), opening, masks, rng("flood", site))
+            site: partial(self.parameters, self.share(site), opening, masks, rng("flood", site), answered=set())
             for site in opening.decrypters
         }
 

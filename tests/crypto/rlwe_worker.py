@@ -72,7 +72,14 @@ class Site:
         opening = Opening(ROUND, dim, tuple(contributors), tuple(decrypters))
         return {
             "answer": text(
-                partial(self.parameters, self.share, opening, base64.b64decode(masks), self.rng.derive("flood"))
+                partial(
+                    self.parameters,
+                    self.share,
+                    opening,
+                    base64.b64decode(masks),
+                    self.rng.derive("flood"),
+                    answered=set(),
+                )
             )
         }
 

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.crypto.rlwe_run import Run, rng
+from tests.crypto.rlwe_run import ROUND, Run, rng
 
 from consilia.core.errors import ProtocolError
 from consilia.crypto import rlwe
 from consilia.crypto.rlwe_parameters import PRIMES, RlweParameters
 from consilia.crypto.rlwe_sampling import uniform
-from consilia.crypto.rlwe_threshold import Opening, admit, combine, partial
+from consilia.crypto.rlwe_threshold import Opening, combine, partial
 from consilia.crypto.rlwe_wire import pack, unpack
 
 RUN = Run(RlweParameters(5, 3, 5, 2**15 - 1, 3))
@@ -35,16 +35,15 @@ def answers(total: bytes) -> dict[int, bytes]:
 
 
 def ask(masks: bytes | memoryview, opening: Opening = OPENING, site: int = 1) -> bytes:
-    return partial(RUN.parameters, RUN.share(site), opening, masks, rng("ask"))
+    return partial(RUN.parameters, RUN.share(site), opening, masks, rng("ask"), answered=set())
 
 
-def test_a_site_answers_once_a_context() -> None:
-    answered = {admit(OPENING, set())}
-    with pytest.raises(ProtocolError, match="not answered for"):
-        admit(OPENING, answered)
-    with pytest.raises(ProtocolError):
-        admit(replace(OPENING, contributors=(1, 2, 3), decrypters=(1, 2, 4)), answered)
-    assert admit(replace(OPENING, context=b"round 2"), answered) == b"round 2"
+def test_a_site_answers_once_a_context(total: bytes) -> None:
+    masks, answered = RUN.sums.to_open(total, 60), {ROUND}
+    for again in (OPENING, replace(OPENING, contributors=(1, 2, 3)), replace(OPENING, decrypters=(1, 2, 4))):
+        with pytest.raises(ProtocolError, match="not answered for"):
+            partial(RUN.parameters, RUN.share(1), again, masks, rng("again"), answered=answered)
+    assert partial(RUN.parameters, RUN.share(1), OPENING, masks, rng("again"), answered={b"round 0"})
 
 
 @pytest.mark.parametrize("decrypters", [(), (1,), (1, 2), (1, 2, 3, 4), (1, 2, 2), (0, 1, 2), (1, 2, 6), (2, 3, 4)])
@@ -132,7 +131,7 @@ def test_a_wrong_share_or_a_missing_answer_is_seen(run: Run) -> None:
     masks, answers = run.sums.to_open(total, 60), run.answers(total, OPENING)
     assert (combine(run.sums, total, OPENING, answers) == np.sum(VECTORS, axis=0)).all()
     wrong = replace(run.share(4), site=2)
-    another = partial(run.parameters, wrong, OPENING, masks, rng("wrong"))
+    another = partial(run.parameters, wrong, OPENING, masks, rng("wrong"), answered=set())
     nothing = answers[2][:32] + bytes(len(answers[2]) - 32)
     polynomials = [uniform(p, 4096, rng("noise", p)) for p in run.parameters.kept]
     noise = answers[2][:32] + pack(np.array(polynomials).reshape(-1, 1, 64, 64))
@@ -170,7 +169,9 @@ def test_the_flood_is_as_wide_as_the_parameters_say() -> None:
     total = TIGHT.sums.add(TIGHT.encrypt(VECTORS), 60)
     masks = TIGHT.sums.to_open(total, 60)
     kept = TIGHT.parameters.kept
-    answers = (partial(TIGHT.parameters, TIGHT.share(1), OPENING, masks, rng("wide", i)) for i in (1, 2))
+    answers = (
+        partial(TIGHT.parameters, TIGHT.share(1), OPENING, masks, rng("wide", i), answered=set()) for i in (1, 2)
+    )
     first, second = (unpack(answer[32:], kept, 1, who="a test").astype(np.int64) for answer in answers)
     residues = (first - second) % np.array(kept).reshape(-1, 1, 1, 1)
     whole = residues[0] + kept[0] * ((residues[1] - residues[0]) * pow(kept[0], -1, kept[1]) % kept[1])

@@ -9,7 +9,7 @@ Guarantees:
     sites with the coordinator: a coefficient's error e, which they would learn without floods, shifts one that is uniform over
     2^f values, and the two laws are |e| / 2^f apart. For ten sites' vectors e has a standard deviation of 2^11.2 and is below
     2^14.6 but for a chance of 2^-70: with f = 62 that is 2^-47 a coefficient, with the least f that is allowed 2^-40.
-    **A site answers once a context** (`admit`), and only if the tag shows that the sum is one of at least `fewest` listed
+    **A site answers once a context**, and only if the tag shows that the sum is one of at least `fewest` listed
     sites' vectors of this context. Two sums that differ in one vector would show it; and answers for one sum under fresh
     floods would, many together, show its error and with it the key. More than half of the sites open a sum, so no two
     disjoint sets can open two sums of one context.
@@ -30,7 +30,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from consilia.core.errors import ProtocolError
 from consilia.core.randomness import SecretRng
 from consilia.core.update import Bytes
 from consilia.crypto import rlwe_tags
@@ -63,27 +62,10 @@ class Opening:
     decrypters: tuple[int, ...]
 
 
-def admit(opening: Opening, answered: Set[bytes]) -> bytes:
-    """Return the context that a site must have on its disk, as answered, before its answer leaves.
-
-    Args:
-        opening: What the site is asked for.
-        answered: The contexts that this site answered before. A vector belongs to one context, so that sums of two contexts
-            have none in common.
-
-    Raises:
-        ProtocolError: If the site answered for this context before. It may send the same bytes again, and nothing else.
-    """
-    if opening.context in answered:
-        raise ProtocolError.of(
-            "a sum to open", needs="a context that this site has not answered for", got="one that it has",
-            hint="Two sums with vectors in common show more than a sum: encrypt anew in another round",
-        )  # fmt: skip
-    return opening.context
-
-
-def partial(parameters: RlweParameters, share: KeyShare, opening: Opening, masks: Bytes, rng: SecretRng) -> bytes:
-    """Return a site's answer. Ask `admit` first.
+def partial(
+    parameters: RlweParameters, share: KeyShare, opening: Opening, masks: Bytes, rng: SecretRng, *, answered: Set[bytes]
+) -> bytes:
+    """Return a site's answer. Its context must be on the site's disk, as answered, before the answer leaves.
 
     Args:
         parameters: The plan's.
@@ -91,12 +73,17 @@ def partial(parameters: RlweParameters, share: KeyShare, opening: Opening, masks
         opening: What is asked for; with `masks` it is hashed into the answer.
         masks: What `RlweSums.to_open` gave.
         rng: A secret stream of this site.
+        answered: The contexts that this site answered for before; it may send the same bytes again, and nothing else. A
+            vector belongs to one context, so that sums of two contexts have none in common.
 
     Raises:
-        ProtocolError: If the decrypters are not `threshold` different sites with this one among them, the contributors not
-            `fewest` to `count` different ones, `masks` is malformed, or its tag is not that of such a sum.
+        ProtocolError: If the site has answered for this context, the decrypters are not `threshold` different sites with
+            this one among them, the contributors not `fewest` to `count` different ones, `masks` is malformed, or its tag
+            is not that of such a sum.
     """
     _require_opening(parameters, opening)
+    if opening.context in answered:
+        raise malformed("a sum to open", "a context that this site has not answered for", "one that it has")
     if share.site not in opening.decrypters:
         raise malformed(
             "a partial decryption", f"this site ({share.site}) among the decrypters", f"{opening.decrypters}"
