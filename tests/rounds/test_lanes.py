@@ -39,7 +39,9 @@ def test_limbs_fit_one_sites_bound_and_the_sum_of_all(bound: int, largest: int, 
 
 
 def test_what_rides_is_read_back() -> None:
-    weight, loss = read_update([a + b for a, b in zip(update_numbers(0.25, 2.0), update_numbers(1.0, 0.5), strict=True)])
+    weight, loss = read_update(
+        [a + b for a, b in zip(update_numbers(0.25, 2.0), update_numbers(1.0, 0.5), strict=True)]
+    )
     assert weight == pytest.approx(1.25, abs=1e-8)
     assert loss == pytest.approx(1.0, abs=1e-5)
     one = score_numbers({"n": 61, "accuracy": 0.75, "loss": 0.4})

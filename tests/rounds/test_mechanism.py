@@ -9,7 +9,7 @@ from tests.rounds.bench import FEDAVG, FEDSGD, RECORD, SITE, heart
 
 from consilia.core.errors import PlanError
 from consilia.core.spec import Adjacency, Unit
-from consilia.dp.event import Event
+from consilia.dp.event import DiscreteGaussianEvent, Event
 from consilia.learning.work import LocalWork
 from consilia.pipeline.chain import Chain
 from consilia.rounds.mechanism import event_that_runs, require_covered
@@ -28,7 +28,7 @@ PLANS = {
 }
 
 
-def runs(prepared: Prepared, site: str) -> Event | None:
+def runs(prepared: Prepared, site: str) -> Event | DiscreteGaussianEvent | None:
     half, (step, *_) = prepared.run_plan.site(site), prepared.pipelines
     own = half.terms.weight * step.protection.site_bound(site)
     work = local_work(half, half.phases[0])
@@ -43,7 +43,7 @@ def test_what_runs_is_what_is_charged(name: str) -> None:
         if charged is None:
             assert found is None
             continue
-        assert found is not None
+        assert isinstance(found, Event)
         assert isinstance(charged, Event)
         assert found.noise_multiplier == pytest.approx(charged.noise_multiplier, rel=1e-9)
         assert replace(found, noise_multiplier=1.0) == replace(charged, noise_multiplier=1.0)

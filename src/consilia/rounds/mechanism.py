@@ -1,17 +1,22 @@
 """What one answer of a site does to its unit of privacy, read from the parts that run, and held against what is charged."""
 
 import math
+from dataclasses import replace
 
 from consilia.core.errors import PlanError
 from consilia.core.spec import Adjacency, Unit
 from consilia.dp.event import AnyEvent, DiscreteGaussianEvent, EpsilonDeltaEvent, Event
 from consilia.learning.work import LocalWork
 from consilia.pipeline.chain import Chain
+from consilia.pipeline.grid import Rounding, rounded_l2
+from consilia.pipeline.share import NoiseShare
 from consilia.plan.phases import Phase
 from consilia.plan.run_plan import SiteHalf
 
 
-def event_that_runs(unit: Unit, work: LocalWork, chain: Chain, *, own: float, units: int) -> Event | None:
+def event_that_runs(
+    unit: Unit, work: LocalWork, chain: Chain, *, own: float, units: int, heaviest: float = 1.0
+) -> Event | DiscreteGaussianEvent | None:
     """Return the mechanism of one answer, or None where nothing is protected.
 
     Args:
@@ -20,12 +25,16 @@ def event_that_runs(unit: Unit, work: LocalWork, chain: Chain, *, own: float, un
         chain: The pipeline: it draws all other noise.
         own: Bound on how far one unit of this site moves the weighted sum.
         units: The records or patients that the site trains on: a pass over them takes as many batches as they fill.
+        heaviest: The largest weight of any site: what `own` is divided by before it becomes an integer.
 
     Returns:
         Its noise multiplier is 0 where a phase clips and adds no noise.
     """
     if unit is Unit.NONE:
         return None
+    share = chain.share
+    if share is not None:
+        return _shared(unit, work, chain, share, own / heaviest)
     z = work.noise_multiplier if work.noise_multiplier > 0 else chain.noise_multiplier(own) or 0.0
     if unit is Unit.SITE:
         return Event(z, adjacency=Adjacency.ZERO_OUT)
@@ -34,8 +43,20 @@ def event_that_runs(unit: Unit, work: LocalWork, chain: Chain, *, own: float, un
         batches = math.ceil(units / (work.batch_size or units))
         uses = work.steps // batches if work.steps % batches == 0 else work.steps
         return Event(z / 2.0, 1.0, uses, Adjacency.REPLACE_ONE)
-    rate = work.sampling_rate if work.batch == "poisson" and work.sampling_rate is not None else 1.0
-    return Event(z, rate, work.steps, Adjacency.ADD_REMOVE)
+    return Event(z, _rate(work), work.steps, Adjacency.ADD_REMOVE)
+
+
+def _shared(unit: Unit, work: LocalWork, chain: Chain, share: NoiseShare, own: float) -> DiscreteGaussianEvent:
+    """Return the mechanism of one sum of integers; `own` is what one unit adds to the weighted vector (l2)."""
+    replaces = unit.within_site and work.batch == "fixed"
+    moved = rounded_l2(own * chain.stretch * (2.0 if replaces else 1.0), chain.scale, chain.sent, Rounding.COUPLED)
+    adjacency = Adjacency.ZERO_OUT if unit is Unit.SITE else Adjacency.REPLACE_ONE if replaces else Adjacency.ADD_REMOVE
+    rate = _rate(work) if unit.within_site else 1.0
+    return DiscreteGaussianEvent(share.share_variance, share.shares, moved, chain.sent, rate, adjacency=adjacency)
+
+
+def _rate(work: LocalWork) -> float:
+    return work.sampling_rate if work.batch == "poisson" and work.sampling_rate is not None else 1.0
 
 
 def require_covered(half: SiteHalf, phase: Phase, runs: AnyEvent | None) -> None:
@@ -66,7 +87,7 @@ def _covers(charged: AnyEvent, runs: AnyEvent) -> bool:
             and charged.delta >= runs.delta
         )
     if isinstance(charged, DiscreteGaussianEvent) and isinstance(runs, DiscreteGaussianEvent):
-        return charged.covers(runs)
+        return charged.covers(replace(runs, l2=runs.l2 / (1.0 + 1e-12)))  # multiplied in another order
     if isinstance(charged, DiscreteGaussianEvent) or isinstance(runs, DiscreteGaussianEvent):
         return False
     slack = 1.0 + 1e-9  # the plan rounds a ratio of weights down at the twelfth digit

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from consilia.core.randomness import SharedSeed
 from consilia.core.spec import UpdateSpec
-from consilia.pipeline.build import build
 from consilia.pipeline.chain import Chain
 from consilia.pipeline.protection import Protection
+from consilia.plan.chains import chain_of
 from consilia.plan.protection import protection_of
 from consilia.plan.run_plan import RunPlan
 from consilia.plan.schema import Plan
@@ -45,7 +45,10 @@ def pipelines(plan: RunPlan, *, control_dim: int) -> tuple[Pipeline, ...]:
     for phase in plan.phases:
         protection = protection_of(phase, plan.sites, plan.noise_multiplier, control_dim=control_dim)
         grid = plan.secure.grids[phase.index] if plan.secure is not None and plan.secure.grids else None
-        found.append(Pipeline(build(UpdateSpec(plan.spec.segments), protection), protection, grid))
+        raw = UpdateSpec(plan.spec.segments, sites=plan.spec.sites)
+        found.append(
+            Pipeline(chain_of(plan.plan, raw, protection, plan.secure, phase.index, plan.against), protection, grid)
+        )
     return tuple(found)
 
 

@@ -26,6 +26,7 @@ from consilia.rounds.state import TrainingState, from_bytes, to_bytes
 from consilia.rounds.weights import DIGEST, MODEL, result_vector, to_file
 from consilia.store.journal import Journal, Status
 from consilia.transport.simulation import Prepared, Simulation, entropy_of, prepare
+from consilia.transport.sums import gatherer_of
 
 JOURNAL, RESULT = "journal.sqlite", "result.json"
 SMALL = 100_000  # parameters
@@ -166,6 +167,8 @@ def _train(
     coordinator = Coordinator(
         plan, run=journal.run, state=state, pipelines=prepared.pipelines, transport=simulation.transport, journal=journal,
         entropy=entropy_of(plan.plan), clock=time.monotonic,
+        gatherer=gatherer_of(plan, simulation.consortium, run=journal.run, transport=simulation.transport,
+                             entropy=entropy_of(plan.plan), records=journal.records()),
     )  # fmt: skip
     coordinator.train(on_round)
     model, final = coordinator.evaluate_result()

@@ -41,8 +41,10 @@ from consilia.rounds.site import Site
 from consilia.rounds.stack_learner import StackLearner
 from consilia.rounds.together import FEWEST, Together
 from consilia.store.ledger_store import SiteStore
+from consilia.transport.consortium import Consortium
 from consilia.transport.incohort import InCohort
 from consilia.transport.inprocess import InProcess
+from consilia.transport.sums import own_share, site_sum
 
 _WRITERS = 16  # ledgers that wait for the disk at the same time
 
@@ -191,10 +193,19 @@ class Simulation:
         entropy, seed = entropy_of(plan.plan), SharedSeed.of(plan.plan.run.seed)
         scaffold = plan.plan.training.scaffold
         self._population = plan.population
-        stateful = scaffold or plan.plan.model.local_layers != "none"
+        stateful = scaffold or plan.plan.model.local_layers != "none" or plan.plan.messages.top_k is not None
         steps = prepared.pipelines
         digest, self._stores, self.sites = LastDigest(), [], {}
+        self.consortium: Consortium | None = None
         try:
+            stores = {}
+            for terms in plan.sites:
+                if stateful or plan.secure is not None or plan.charges[terms.name].booked:
+                    stores[terms.name] = SiteStore.open(home / "sites" / f"{terms.name}.sqlite", terms.name)
+                    self._stores.append(stores[terms.name])
+            if plan.secure is not None:
+                self.consortium = Consortium.of(self._stores, home, entropy)
+            heaviest = max(terms.weight for terms in plan.sites)
             for terms in plan.sites:
                 half = plan.site(terms.name)
                 rows = prepared.rows[terms.name]
@@ -206,22 +217,23 @@ class Simulation:
                 for phase, step in zip(plan.phases, steps, strict=True):
                     own = terms.weight * step.protection.site_bound(terms.name)
                     runs: AnyEvent | None = stack.event if stack is not None else event_that_runs(
-                        step.protection.unit, local_work(half, phase), step.chain, own=own, units=held
+                        step.protection.unit, local_work(half, phase), step.chain, own=own, units=held, heaviest=heaviest,
                     )  # fmt: skip
                     require_covered(half, phase, runs)
                 learner: Learner = StackLearner(prepared.model, rows.train, rows.test, stack) if stack else TorchLearner(
                     prepared.model, rows.train, rows.test, work_of(half, len(plan.schedule)),
                     seed=seed.derive("site", terms.name), scaffold=scaffold, by_patient=plan.plan.privacy.unit == "patient",
                 )  # fmt: skip
-                store = None
-                if stateful or half.charge.booked:
-                    store = SiteStore.open(home / "sites" / f"{terms.name}.sqlite", terms.name)
-                    self._stores.append(store)
-                site = Site(
+                store = stores.get(terms.name)
+                share = own_share(half, held) / heaviest
+                sums = None
+                if self.consortium is not None and store is not None:
+                    sums = site_sum(plan, half, self.consortium, run=run, share=share, store=store, entropy=entropy)
+                self.sites[terms.name] = Site(
                     half, run=run, learner=learner, pipelines=steps, payload_dim=prepared.model.dim * (2 if scaffold else 1),
                     store=store, entropy=entropy, fingerprint=rows.train.fingerprint() if store else "", digest=digest,
+                    share=share, sums=sums,
                 )  # fmt: skip
-                self.sites[terms.name] = site
             # All are asked before any books: a run that one ledger refuses costs the others nothing.
             for site in self.sites.values():
                 site.require_room()
