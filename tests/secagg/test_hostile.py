@@ -11,6 +11,7 @@ from consilia.crypto.keys import ExchangeKey
 from consilia.crypto.signing import SigningKey
 from consilia.secagg import client, server
 from consilia.secagg.messages import Advert, Adverts, Begin, Inbox, Refused, Reveal, Survivors, ToSite, Vote, Votes
+from consilia.secagg.params import least_threshold, most_colluders
 from consilia.secagg.roster import Member, Roster
 from consilia.secagg.rules import advert_text
 from consilia.secagg.state import Contribution
@@ -94,8 +95,41 @@ def test_a_low_threshold_cannot_be_asked_for(fewest: int) -> None:
     """t is no message: it follows from the cohort, and a plan that wants less is refused."""
     with pytest.raises(PlanError, match=f"between 5 and 7 sites|at least 3; got {fewest}"):
         session(7, fewest=fewest)
-    with pytest.raises(PlanError, match="fewer than 5 colluders"):
-        session(7, colluders=5)
+
+
+@pytest.mark.parametrize("adversary", ["active", "passive"])
+@pytest.mark.parametrize("count", range(3, 40))
+def test_as_many_colluders_as_the_signatures_withstand(count: int, adversary: str) -> None:
+    most, t = most_colluders(adversary, count), least_threshold(adversary, count)
+    assert session(count, adversary=adversary, colluders=most).colluders == most
+    with pytest.raises(PlanError, match=f"at most {most} colluders"):
+        session(count, adversary=adversary, colluders=most + 1)
+    assert most < t
+    assert most >= (count - 1) // (3 if adversary == "active" else 2)
+    if adversary == "active":  # with all others split between two lists, colluders who vote twice do not make t on both
+        honest = count - most
+        assert not any(one + most >= t and honest - one + most >= t for one in range(honest + 1))
+
+
+def test_a_session_that_another_id_begins() -> None:
+    _, answers = client.step(starts(session(7))[A], Begin(b"t" * 16))
+    assert "the session id it was made with" in answers[0].reason  # type: ignore[union-attr]
+
+
+def test_adverts_of_sites_that_are_not_asked() -> None:
+    """One the roster does not know, and one it does: its advert is even genuine, for a session in which it is asked."""
+    of = session(7)
+    absent = other(of, cohort=of.cohort[:6])
+    extra = client.step(starts(of)["site-006"], Begin(of.session_id))[1][0]
+    for name in ("nobody", "site-006"):
+
+        def add(_site: str, message: ToSite, name: str = name) -> list[ToSite]:
+            assert isinstance(message, Adverts)
+            return [Adverts({**message.adverts, name: extra})]  # type: ignore[dict-item]
+
+        run = Run(absent, tamper=only(Adverts, add))
+        run.play()
+        assert f"sites of the cohort; got {name} besides" in refusals(run)[A]
 
 
 def test_too_few_sites_that_advertise() -> None:

@@ -1,6 +1,7 @@
 """The transcript: an honest chain passes, and each thing a coordinator could change afterwards is found by a site."""
 
 from dataclasses import replace
+from hashlib import sha256
 
 import pytest
 from tests.secagg.consortium import Run, other, rng, session
@@ -24,7 +25,12 @@ def round_of(number: int, model_in: str, model_out: str, previous: str) -> tuple
     entry = transcript.write(run.of, uploads=end.uploads, total=end.total, model_out=model_out, previous=previous,
                              coordinator=KEY)  # fmt: skip
     sent = {site: message for site, message in run.said if isinstance(message, Masked)}
-    return entry, {site: transcript.remember(run.states[site], message) for site, message in sent.items()}
+    return entry, {
+        site: Witness(
+            run.of.context.hex(), model_in, sha256(message.payload).hexdigest(), run.states[site].survivors.names
+        )
+        for site, message in sent.items()
+    }
 
 
 @pytest.fixture(scope="module")

@@ -31,6 +31,20 @@ def least_threshold(adversary: str, count: int) -> int:
     return 2 * count // 3 + 1 if adversary == "active" else count // 2 + 1
 
 
+def most_colluders(adversary: str, count: int) -> int:
+    """Return how many of `count` sites may pool what they know with the coordinator.
+
+    Fewer than open a secret. An active coordinator may also show two lists of survivors, and colluders vote for both: two
+    groups of t of n sites have 2 t - n in common, and one of these must be honest.
+
+    Args:
+        adversary: "active" or "passive".
+        count: n, the cohort.
+    """
+    threshold = least_threshold(adversary, count)
+    return min(threshold, 2 * threshold - count if adversary == "active" else threshold) - 1
+
+
 @dataclass(frozen=True)
 class Session:
     """What every site of a session must agree on, down to the last byte, before any of it is of use.
@@ -80,9 +94,9 @@ class Session:
                 f"between {max(FEWEST, self.threshold)} and {len(self.cohort)} sites to answer ({self.adversary} adversary)",
                 f"{self.fewest}", "Ask more sites in a round, or tolerate fewer dropouts",
             ))  # fmt: skip
-        if not problems and self.colluders >= self.threshold:
-            problems.append(Problem("a secure sum", f"fewer than {self.threshold} colluders", f"{self.colluders}",
-                                    "So many could open every share themselves"))  # fmt: skip
+        if not problems and self.colluders > (most := most_colluders(self.adversary, len(self.cohort))):
+            problems.append(Problem("a secure sum", f"at most {most} colluders ({self.adversary} adversary)",
+                                    f"{self.colluders}", "Ask more sites in a round, or tolerate fewer"))  # fmt: skip
         if problems:
             raise PlanError(problems)
 

@@ -85,11 +85,6 @@ class State:
         """True once a masked vector may have left: then no other session may have one for this run, round and purpose."""
         return len(self.accepted) > _STAGES.index(Given)
 
-    @property
-    def done(self) -> bool:
-        """True once the site has given all it ever will."""
-        return bool(self.reason) or len(self.accepted) == len(_STAGES)
-
     def with_(self, event: Accepted) -> "State":
         """Return the state after one more event."""
         return replace(self, accepted=(*self.accepted, event))

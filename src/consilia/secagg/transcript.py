@@ -17,9 +17,7 @@ from consilia.core.canonical import Json, canonical_bytes, digest_bytes
 from consilia.core.errors import Problem, ProtocolError
 from consilia.core.ring import Ring, Words
 from consilia.crypto.signing import SigningKey, verify
-from consilia.secagg.messages import Masked
 from consilia.secagg.params import Session
-from consilia.secagg.state import State
 
 _PURPOSE = b"consilia transcript 1\n"
 _WHO = "the transcript"
@@ -111,17 +109,6 @@ class Witness:
     model: str
     upload: str
     survivors: tuple[str, ...]
-
-
-def remember(state: State, masked: Masked) -> Witness:
-    """Return what a site shall remember once it has voted.
-
-    Args:
-        state: Its state.
-        masked: The masked vector that it sent.
-    """
-    session = state.session
-    return Witness(session.context.hex(), session.model_digest, digest_bytes(masked.payload), state.survivors.names)
 
 
 def first(run: str) -> str:
