@@ -8,7 +8,7 @@ from tests.crypto.rlwe_run import RUN, contributions, keys, rng
 
 from consilia.core.errors import ProtocolError
 from consilia.crypto.rlwe_field import Factor
-from consilia.crypto.rlwe_keys import KeyShare, contribute, joint_key, reference
+from consilia.crypto.rlwe_keys import JointKey, KeyShare, contribute, joint_key, reference
 from consilia.crypto.rlwe_ntt import transform
 from consilia.crypto.rlwe_parameters import ETA, PRIMES, RlweParameters
 
@@ -87,10 +87,13 @@ def test_malformed_parts_and_shares_are_refused() -> None:
     for bad in (b"", stored[:-1], stored + b"\0"):
         with pytest.raises(ProtocolError):
             KeyShare.from_bytes(bad)
+        with pytest.raises(ProtocolError):
+            JointKey.from_bytes(bad, RUN)
 
 
-def test_a_share_comes_back_from_disk() -> None:
-    share = keys(4, 3)[1][2]
+def test_keys_come_back_from_disk() -> None:
+    joint, share = keys(4, 3)[0], keys(4, 3)[1][2]
+    assert (JointKey.from_bytes(joint.to_bytes(), RUN).b == joint.b).all()
     again = KeyShare.from_bytes(share.to_bytes())
     assert (again.site, again.group) == (2, share.group)
     assert (again.values == share.values).all()

@@ -122,6 +122,19 @@ class JointKey:
             (Factor(transform(p).prime.centred(b)), Factor(transform(p).prime.centred(a))) for p, b, a in pairs
         )
 
+    def to_bytes(self) -> bytes:
+        """Return b, which is public, for a site's disk; the context is the run's."""
+        return pack(self.b)
+
+    @classmethod
+    def from_bytes(cls, payload: Bytes, context: bytes) -> "JointKey":
+        """Read what `to_bytes` wrote.
+
+        Raises:
+            ProtocolError: If it is something else.
+        """
+        return cls(context, unpack(payload, PRIMES, 1, who="a stored joint key")[:, 0])
+
 
 def joint_key(
     parameters: RlweParameters, context: bytes, publics: Mapping[int, Bytes], commitments: Mapping[int, bytes]

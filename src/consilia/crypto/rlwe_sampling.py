@@ -27,9 +27,11 @@ def ternary(count: int, rng: SecretRng) -> Polynomials:
     size = count * SIDE * SIDE
     found = np.empty(0, np.uint8)
     while len(found) < size:
-        octets = np.frombuffer(rng.token(size + size // 32), np.uint8)
-        found = np.concatenate([found, octets[octets < 252]])  # 252 = 3 x 84
-    return (found[:size] % np.uint8(3)).astype(np.float64).reshape(count, SIDE, SIDE) - 1.0
+        drawn = np.frombuffer(rng.token(size + size // 32), np.uint8)
+        found = np.concatenate([found, drawn[drawn < 252]])  # 252 = 3 x 84
+    octets = found[:size].astype(np.uint16)
+    octets -= 3 * ((171 * octets) >> 9)  # the remainder by 3: a product, since the time of a division may depend on it
+    return octets.astype(np.float64).reshape(count, SIDE, SIDE) - 1.0
 
 
 def errors(count: int, rng: SecretRng) -> Polynomials:
