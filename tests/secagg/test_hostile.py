@@ -172,6 +172,16 @@ def test_survivors_without_the_site_that_is_asked_or_with_one_that_never_shared(
     assert set(refusals(run)) == set(run.of.cohort) - {"site-006"}
 
 
+def test_survivors_that_only_make_up_the_number() -> None:
+    """Three of seven are named as survivors besides, who never advertised: the list would be long enough with them."""
+    run = Run(session(7, adversary="passive", fewest=4), {"advert": ["site-004", "site-005", "site-006"]}, tamper=only(
+        Survivors, lambda _site, m: [Survivors(tuple(sorted({*m.names, "site-006", "nobody"})))]  # type: ignore[union-attr]
+    ))  # fmt: skip
+    run.play()
+    assert all("sites with an advert; got nobody, site-006 besides" in reason for reason in refusals(run).values())
+    assert len(refusals(run)) == 4
+
+
 @pytest.mark.parametrize("change", [
     {"round": 6}, {"run": "other"}, {"purpose": "evaluation"}, {"session_id": b"t" * 16}, {"model_digest": "n" * 64},
     {"plan_digest": "q" * 64}, {"adversary": "passive"}, {"fewest": 6}, {"colluders": 1}, {"dim": 4},
@@ -204,6 +214,19 @@ def test_shares_of_another_session_do_not_open() -> None:
     run = tried(only(Inbox, lambda site, _message: [inboxes[site]]))
     assert all("the envelope from" in reason for reason in refusals(run).values())
     assert len(refusals(run)) == 7
+    assert not any(message.STAGE == "masked" for _, message in run.said)  # before a vector leaves, not after
+
+
+def test_envelopes_of_sites_without_an_advert_or_of_the_reader_itself() -> None:
+    for name in ("site-006", "nobody", A):
+
+        def add(site: str, message: ToSite, name: str = name) -> list[ToSite]:
+            assert isinstance(message, Inbox)
+            return [Inbox({**message.envelopes, name: message.envelopes["site-003"]}) if site == A else message]
+
+        run = Run(session(7), {"advert": ["site-006"]}, tamper=only(Inbox, add))
+        run.play()
+        assert f"envelopes of this site's neighbours; got some of {name}" in refusals(run)[A]
 
 
 def test_swapped_keys() -> None:
