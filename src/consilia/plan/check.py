@@ -21,7 +21,7 @@ from consilia.plan.phases import Phase, first_rounds, phases, total_rounds
 from consilia.plan.protection import protection_of
 from consilia.plan.rules import broken
 from consilia.plan.rules_privacy import against
-from consilia.plan.rules_secure import secure_problems
+from consilia.plan.rules_secure import secure_problems, too_short
 from consilia.plan.rules_stacking import once_problems
 from consilia.plan.run_plan import RunPlan, SiteTerms
 from consilia.plan.schedule import cohort_size, schedule
@@ -101,7 +101,7 @@ def check(
         noise_multiplier=z,
         epsilon=epsilon,
         delta=0.0 if plan.privacy.delta is None and epsilon is not None else plan.privacy.delta,
-        warnings=warnings(plan, parts, sites, epsilon),
+        warnings=warnings(plan, parts, sites, epsilon, short=too_short(plan, asked)),
         secure=secure,
     )
 

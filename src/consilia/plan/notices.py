@@ -33,10 +33,18 @@ def delta_problems(plan: Plan, counts: Mapping[str, int]) -> list[Problem]:
 
 
 def warnings(
-    plan: Plan, phases: tuple[Phase, ...], sites: tuple[SiteTerms, ...], epsilon: float | None
+    plan: Plan, phases: tuple[Phase, ...], sites: tuple[SiteTerms, ...], epsilon: float | None, *, short: int = 0
 ) -> tuple[str, ...]:
-    """Return the plan's warnings, each one sentence for the privacy card."""
-    found = [*_sampling(plan, len(sites)), *_phases(plan, phases), *_initial(plan)]
+    """Return the plan's warnings, each one sentence for the privacy card.
+
+    Args:
+        plan: The plan.
+        phases: Its phases.
+        sites: Every site's terms.
+        epsilon: What the run claims.
+        short: Rounds that ask too few sites for a secure sum.
+    """
+    found = [*_sampling(plan, len(sites)), *_phases(plan, phases), *_initial(plan), *_summed(plan, short)]
     if plan.run.reproducible:
         found.append("Reproducible mode: anyone can recompute the noise, so this run claims no epsilon.")
     if plan.privacy.unit != "none":
@@ -50,6 +58,18 @@ def _sampling(plan: Plan, sites: int) -> Iterator[str]:
         nobody = (1.0 - (rule.fraction or 1.0)) ** sites
         if nobody > 0.01:
             yield f"Poisson client sampling asks no site in about {nobody:.0%} of rounds; these are skipped."
+
+
+def _summed(plan: Plan, short: int) -> Iterator[str]:
+    mode = plan.secure_sum.mode
+    if mode == "none":
+        return
+    if short:
+        yield f"The schedule asks too few sites for a secure sum in {short} of its rounds: these are skipped."
+    if plan.run.reproducible:
+        yield "Reproducible mode: anyone can recompute what hides single updates, so the secure sum hides nothing."
+    if mode == "paillier":
+        yield "Every site holds the Paillier key: any one of them, together with the coordinator, can decrypt every update."
 
 
 def _phases(plan: Plan, phases: tuple[Phase, ...]) -> Iterator[str]:

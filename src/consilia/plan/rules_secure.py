@@ -3,10 +3,12 @@
 Source: the project's decisions on privacy claims; docs/guarantees.md; docs/decisions/0019-*.md to 0021-*.md.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 
 from consilia.core.errors import Problem
 from consilia.plan.grid import is_distributed, parties
+from consilia.plan.schedule import Schedule
 from consilia.plan.schema import AggregationSection, Plan
 from consilia.plan.secure import FEWEST, SecureTerms
 
@@ -32,6 +34,16 @@ def secure_problems(plan: Plan, cohort: int | None) -> list[Problem]:
     """
     terms = None if cohort is None else parties(plan, cohort)
     return [] if terms is None else [*_answers(plan, terms)]
+
+
+def too_short(plan: Plan, asked: Schedule) -> int:
+    """Return how many rounds ask too few sites for the plan's secure sum: no sum of theirs is opened."""
+    found = 0
+    for size, rounds in Counter(map(len, asked)).items():
+        terms = parties(plan, size)
+        if terms is not None and terms.fewest < max(FEWEST, terms.threshold):
+            found += rounds
+    return found
 
 
 def _mode(plan: Plan) -> Iterator[Problem]:
