@@ -1,16 +1,26 @@
 """Which kind of sum a plan asks for, and its two halves."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from consilia.core.canonical import Json
+from consilia.crypto.paillier_lanes import Lanes
+from consilia.plan.ciphers import paillier_lanes, rlwe_parameters
 from consilia.plan.run_plan import RunPlan, SiteHalf
+from consilia.plan.secure import SecureTerms
 from consilia.rounds.entropy import Entropy
 from consilia.rounds.gather import Gatherer
 from consilia.rounds.ports import Transport
+from consilia.rounds.secure.cipher import CipherSums
+from consilia.rounds.secure.cipher_site import CipherSite
 from consilia.rounds.secure.masked import MaskedSums
 from consilia.rounds.secure.masked_site import MaskedSite
+from consilia.rounds.secure.paillier import PaillierCoordinator, PaillierSite
 from consilia.rounds.secure.ports import SiteSum
+from consilia.rounds.secure.rlwe import RlweCoordinator, RlweSite
+from consilia.rounds.secure.schemes import CoordinatorScheme, SiteScheme
 from consilia.rounds.secure.shape import UPDATE
+from consilia.rounds.secure.signed import run_context
 from consilia.secagg.transcript import Entry
 from consilia.store.ledger_store import SiteStore
 from consilia.transport.consortium import Consortium
@@ -38,12 +48,29 @@ def site_sum(
             return everyone
         return tuple(sorted(plan.schedule[round_number - 1])) if 0 < round_number <= len(plan.schedule) else ()
 
-    if half.secure is None:
+    secure, party = half.secure, consortium.parties[half.terms.name]
+    if secure is None:
         raise TypeError("a plan with a secure sum has its terms")  # plan.check sees to it
-    return MaskedSite(
-        half, half.secure, run=run, party=consortium.parties[half.terms.name], cohort=cohort, share=share,
-        store=store.sessions, entropy=entropy,
+    if secure.mode == "masks":
+        return MaskedSite(
+            half, secure, run=run, party=party, cohort=cohort, share=share, store=store.sessions, entropy=entropy
+        )
+    context = run_context(run, plan.digest, consortium.roster)
+    scheme: SiteScheme
+    if secure.mode == "paillier":
+        lanes = _lanes(plan, secure)
+        scheme = PaillierSite(party.identity, consortium.roster, lanes, context, secure.fewest)
+    else:
+        scheme = RlweSite(party.identity, consortium.roster, rlwe_parameters(secure), context)
+    return CipherSite(
+        half, secure, name=half.terms.name, sites=len(plan.sites), run_context=context, cohort=cohort, share=share,
+        scheme=scheme, entropy=entropy,
     )  # fmt: skip
+
+
+def _lanes(plan: RunPlan, secure: SecureTerms) -> Lanes:
+    # Scores are asked of every site, updates of a cohort.
+    return replace(paillier_lanes(secure, plan.plan.secure_sum.key_bits), count=max(secure.cohort, len(plan.sites)))
 
 
 def gatherer_of(
@@ -60,10 +87,22 @@ def gatherer_of(
         entropy: Source of secret randomness.
         records: The rounds so far: the transcript goes on from them.
     """
-    if plan.secure is None or consortium is None:
+    secure = plan.secure
+    if secure is None or consortium is None:
         return None
-    entries = [Entry.from_json(record["transcript"]) for record in records if record.get("transcript") is not None]
-    return MaskedSums(
-        plan, plan.secure, run=run, transport=transport, roster=consortium.roster, signing=consortium.signing,
-        entropy=entropy, entries=entries,
+    if secure.mode == "masks":
+        entries = [Entry.from_json(record["transcript"]) for record in records if record.get("transcript") is not None]
+        return MaskedSums(
+            plan, secure, run=run, transport=transport, roster=consortium.roster, signing=consortium.signing,
+            entropy=entropy, entries=entries,
+        )  # fmt: skip
+    names = tuple(sorted(terms.name for terms in plan.sites))
+    scheme: CoordinatorScheme
+    if secure.mode == "paillier":
+        scheme = PaillierCoordinator(names, _lanes(plan, secure), secure.fewest)
+    else:
+        scheme = RlweCoordinator(names, rlwe_parameters(secure))
+    return CipherSums(
+        plan, secure, run=run, transport=transport, run_context=run_context(run, plan.digest, consortium.roster),
+        scheme=scheme, entropy=entropy,
     )  # fmt: skip

@@ -1,0 +1,127 @@
+"""A site in encrypted sums: one vector a round and purpose, under a key that it helped to make."""
+
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consilia.core.canonical import Json, canonical_bytes, digest_bytes
+from consilia.core.errors import ProtocolError
+from consilia.core.randomness import SecretRng
+from consilia.core.update import ProtocolMessage
+from consilia.pipeline.transform import Array
+from consilia.plan.run_plan import SiteHalf
+from consilia.plan.secure import SecureTerms
+from consilia.rounds.entropy import Entropy
+from consilia.rounds.lanes import score_numbers, update_numbers
+from consilia.rounds.secure.schemes import SiteScheme
+from consilia.rounds.secure.shape import EVALUATION, UPDATE, shape_of
+
+OPEN = "open"
+
+
+def context_of(run_context: bytes, purpose: str, round_number: int) -> bytes:
+    """Return what the vectors of a round are for, 32 bytes: the coordinator has no part in it that it could choose twice."""
+    return sha256(run_context + canonical_bytes({"purpose": purpose, "round": round_number})).digest()
+
+
+class CipherSite:
+    """A site's half of sums under encryption.
+
+    Args:
+        half: The site's half of the plan.
+        secure: The plan's secure sum.
+        name: The site.
+        sites: How many sites the plan has.
+        run_context: What the keys are for.
+        cohort: (purpose, round) -> who is asked, by the public schedule.
+        share: The site's weight over the largest of any site's.
+        scheme: The encryption.
+        entropy: Source of secret randomness.
+
+    Guarantees:
+        For each round and purpose at most one vector leaves under the keys of this process. Keys are in memory only: after a
+        kill sites make new ones, and what was encrypted under the old ones can never be opened.
+        The coordinator alone learns sums of enough vectors and nothing else. What it can learn together with sites: see the
+        scheme.
+    """
+
+    def __init__(
+        self, half: SiteHalf, secure: SecureTerms, *, name: str, sites: int, run_context: bytes,
+        cohort: Callable[[str, int], tuple[str, ...]], share: float, scheme: SiteScheme, entropy: Entropy,
+    ) -> None:  # fmt: skip
+        self._half = half
+        self._secure = secure
+        self._name = name
+        self._sites = sites
+        self._context = run_context
+        self._cohort = cohort
+        self._share = share
+        self._scheme = scheme
+        self._entropy = entropy
+        self._session = ""
+        self._sent: dict[bytes, tuple[str, bytes]] = {}
+
+    def answer(self, task: ProtocolMessage) -> ProtocolMessage:
+        """Take a step of the ceremony, or help to open a sum.
+
+        Raises:
+            ProtocolError: If it is neither, or out of turn.
+        """
+        stage, session = self._text(task, "stage"), self._text(task, "session")
+        rng = self._entropy.stream("cipher", stage, self._name, task.round)
+        content = bytes(task.payload)
+        if stage == OPEN:
+            self._agree(task)
+            purpose = self._text(task, "purpose")
+            shape = shape_of(self._half, self._secure, purpose, task.round, self._sites)
+            context = context_of(self._context, purpose, task.round)
+            answer = self._scheme.open(content, context, shape.dim, self._cohort(purpose, task.round), rng)
+        else:
+            if session != self._session:
+                self._session, self._sent = session, {}
+            answer = self._scheme.step(stage, content, rng)
+        body: dict[str, Json] = {"stage": stage, "session": session}
+        return ProtocolMessage("sum", self._name, task.round, body, answer)
+
+    def ready(self, purpose: str, task: ProtocolMessage, model_digest: str) -> None:
+        """Check that the keys are those that the task speaks of."""
+        self._agree(task)
+
+    def update(self, task: ProtocolMessage, vector: Array, loss: float | None, rng: SecretRng) -> bytes:
+        """Return the encrypted update."""
+        rides = self._half.plan.privacy.unit == "none"
+        return self._encrypted(UPDATE, task, vector, update_numbers(self._share, loss) if rides else [], rng)
+
+    def scores(self, task: ProtocolMessage, metrics: Mapping[str, Json], rng: SecretRng) -> bytes:
+        """Return the encrypted scores."""
+        return self._encrypted(EVALUATION, task, np.empty(0, np.int64), score_numbers(metrics), rng)
+
+    def _encrypted(
+        self, purpose: str, task: ProtocolMessage, vector: NDArray[np.int64], numbers: list[int], rng: SecretRng
+    ) -> bytes:
+        values = shape_of(self._half, self._secure, purpose, task.round, self._sites).join(vector, numbers)
+        # Rounding and noise stay within the bound but for a chance below 2^-40; a value beyond it loses little at the edge.
+        values = np.clip(values, -self._secure.value_bound, self._secure.value_bound)
+        context, digest = context_of(self._context, purpose, task.round), digest_bytes(values.tobytes())
+        known = self._sent.get(context)
+        if known is None:
+            known = self._sent[context] = digest, self._scheme.encrypt(context, values, rng.derive("cipher"))
+        if known[0] != digest:
+            raise self._refusal(f"one vector for the {purpose} of round {task.round}", "another one")
+        return known[1]
+
+    def _agree(self, task: ProtocolMessage) -> None:
+        if not self._session or self._text(task, "session") != self._session:
+            raise self._refusal("the keys that were made last", "others, or none")
+
+    def _text(self, task: ProtocolMessage, key: str) -> str:
+        value = task.body.get(key)
+        if not isinstance(value, str):
+            raise self._refusal(f"a step with a {key}", "none")
+        return value
+
+    def _refusal(self, needs: str, got: str) -> ProtocolError:
+        return ProtocolError.of(f"site {self._name}", needs=needs, got=got,
+                                hint="The coordinator is broken or hostile: tell the consortium")  # fmt: skip
