@@ -69,7 +69,7 @@ class Graph:
             names: Who advertised, ascending.
         """
         count = len(names)
-        colluders = max(session.colluders, int(ASSUMED_COLLUDERS * count))
+        colluders = max(session.colluders, count // ONE_COLLUDES_IN)
         found = None
         if count > FULL_UP_TO:
             found = neighbourhood(count, colluders, max(count - session.fewest, 0), session.adversary)
