@@ -36,9 +36,7 @@ from consilia.secagg.params import Session, least_threshold
 FULL_UP_TO = 100
 PRIVACY = 2.0**-40
 AVAILABILITY = 2.0**-20
-ASSUMED_COLLUDERS = (
-    0.1  # share of the sites, where the plan names fewer: a sparse graph shall not rest on their honesty
-)
+ONE_COLLUDES_IN = 10  # where the plan names fewer: a sparse graph shall not rest on everyone's honesty
 
 _MOST = 512  # neighbours looked for: with more of them the full graph is no dearer than it is worth
 
