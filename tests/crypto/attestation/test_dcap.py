@@ -43,6 +43,18 @@ def test_a_quote_that_breaks_a_clause_is_refused(maker: Quote, clause: str, monk
         show(maker, monkeypatch)
 
 
+@pytest.mark.parametrize("error", [ValueError("expired"), OverflowError("expired")])
+def test_what_the_library_refuses_is_refused_with_its_reason(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def verify(*_: object) -> None:
+        raise error
+
+    library = Quote().library()
+    library.verify = verify
+    monkeypatch.setattr(dcap, "_library", lambda: library)
+    with pytest.raises(ProtocolError, match=r"Attestation, signature.*got expired"):
+        dcap.authenticate(Quote().evidence(), Quote().policy(), NOW)
+
+
 @pytest.mark.parametrize("raw", [b"", b"{}", b"[]", b"7", b"\xff", b'{"tcb_info": ""}'])
 def test_collateral_of_another_form_is_refused(raw: bytes) -> None:
     with pytest.raises(ProtocolError, match="Attestation, collateral"):

@@ -83,6 +83,7 @@ def test_a_leaf_on_another_curve_is_refused() -> None:
         ({3: b"\xff" * 96}, "the hypervisor's signature"),
         ({3: b"\1" * 96}, "the hypervisor's signature"),
         ({2: cbor([1])}, "a document of"),
+        ({2: cbor(sorted(Nitro().document()))}, "a document of"),  # a list of the right names
     ],
 )
 def test_an_envelope_of_another_form_is_refused(envelope: dict[int, Any], clause: str) -> None:

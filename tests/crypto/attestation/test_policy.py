@@ -4,6 +4,7 @@ import pytest
 
 from consilia.core.errors import PlanError
 from consilia.crypto.attestation import Policy
+from consilia.crypto.attestation.policy import registers_of
 
 SNP: dict[str, Any] = {
     "kind": "sev-snp", "measurements": ["ab" * 48], "max_age": 3600, "roots": ["cd" * 32],
@@ -88,6 +89,10 @@ def test_a_doubtful_policy_is_refused(table: dict[str, Any], changes: dict[str, 
     with pytest.raises(PlanError, match="attestation policy") as caught:
         Policy.of(changed)
     assert needs in str(caught.value)
+
+
+def test_an_aggregator_reads_its_registers_off_the_policy() -> None:
+    assert registers_of(Policy.of(TPM).measurements[0]) == (0, 4, 14)
 
 
 def test_every_fault_is_told_at_once() -> None:

@@ -72,6 +72,11 @@ class Policy:
         return policy
 
 
+def registers_of(measurement: str) -> tuple[int, ...]:
+    """Return the registers that a TPM's measurement, as a policy writes it, names."""
+    return tuple(int(number) for number in measurement[len("sha256:") : measurement.index("=")].split(","))
+
+
 class _Loader:
     def __init__(self, who: str, kind: Kind, table: Mapping[str, object]) -> None:
         self.who, self.kind, self.table = who, kind, table
@@ -115,8 +120,8 @@ class _Loader:
                 self.fault("measurements", "sha256:<registers>=<64 hex digits>, such as sha256:0,4,14=ab...", item,
                            "Hash the registers' values, in ascending order, with SHA-256")  # fmt: skip
                 return
-            chosen = [int(number) for number in item[len("sha256:") : item.index("=")].split(",")]
-            if chosen != sorted(set(chosen)) or chosen[-1] >= _TPM_REGISTERS:
+            chosen = registers_of(item)
+            if list(chosen) != sorted(set(chosen)) or chosen[-1] >= _TPM_REGISTERS:
                 self.fault("measurements", "registers 0 to 23 in ascending order, each once", item, "Sort them")
             if _RESETTABLE & set(chosen):
                 self.fault("measurements", "registers that the operator cannot reset", item,
