@@ -105,6 +105,7 @@ REFUSED = [
     (["privacy.against=server"], {}, 'distribution = "fixed", which charges every trial'),
     (["evaluation.metrics=hidden"], {}, "the best trial has to be told"),
     (["training.algorithm=stacking"], {}, "A stack's noise follows other rules"),
+    (["secure_sum.mode=masks"], {}, "Search in the clear"),
     (["run.reproducible=true"], {}, "Noise that anyone can recompute"),
     (["privacy.noise_multiplier=1.0"], {}, "the noise follows from the epsilon"),
     (["evaluation.metrics=charged", "evaluation.noise_multiplier=50"], {"score": "loss"}, "counts of right and wrong"),

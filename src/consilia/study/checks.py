@@ -24,6 +24,9 @@ def refusals(plan: Plan, tune: TuneFile) -> Iterator[Problem]:
     if plan.training.algorithm == "stacking":
         yield Problem("plan key training.algorithm", '"fedavg" or "fedsgd"', '"stacking"',
                       "A stack's noise follows other rules: try it on public rows, or take one value")  # fmt: skip
+    if plan.secure_sum.mode != "none":
+        yield Problem("plan key secure_sum.mode", '"none" in a search', f'"{plan.secure_sum.mode}"',
+                      'Search in the clear with privacy.noise = "site", or on public rows with --public')  # fmt: skip
     if plan.run.reproducible:
         yield Problem("plan key run.reproducible", "false", "true", "Noise that anyone can recompute bounds nothing")
     if plan.evaluation.metrics == "hidden":
