@@ -8,7 +8,7 @@ from tests.secagg.consortium import Run, identities, other, session, starts, vec
 
 from consilia.core.errors import StoreError
 from consilia.secagg import client
-from consilia.secagg.messages import Adverts, Begin, Inbox, Refused, Survivors, Votes
+from consilia.secagg.messages import Adverts, Begin, Inbox, Refused, Reveal, Survivors, Votes
 from consilia.secagg.state import Contribution, State
 
 A = "site-000"
@@ -110,3 +110,12 @@ def test_no_text_of_a_state_shows_a_secret(played: Run) -> None:
             assert secret.hex() not in text
             assert repr(secret)[2:-1] not in text
     assert "Pair(...)" in repr(state.keyring.pairs(2, played.of.cohort, b""))
+
+
+def test_no_text_of_the_coordinators_state_shows_a_share(played: Run) -> None:
+    shares = [
+        share for site, message in played.said if isinstance(message, Reveal) for share in message.shares.values()
+    ]
+    assert len(shares) == 4 * 5
+    text = f"{played.server}{[message for _, message in played.said if isinstance(message, Reveal)]}"
+    assert not [share for share in shares if repr(share) in text]

@@ -1,7 +1,8 @@
 """Shamir's secret sharing of 32-byte secrets over a prime field: any t shares give the secret, t - 1 say nothing.
 
 The field is the integers modulo 2^256 + 297, the smallest prime above all secrets. Weights of the interpolation depend on who
-answered only, so they are computed once for all secrets that the same holders share.
+answered only, so they are computed once for all secrets that the same holders share. No branch depends on a share, but large
+integers take time that depends on their values: nothing here defends against someone who can time the processor closely.
 
 Source:
     A. Shamir (1979), How to share a secret. Communications of the ACM 22(11).

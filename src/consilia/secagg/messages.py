@@ -5,7 +5,7 @@ Votes > Reveal. A site that will not go on says Refused.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
 from consilia.core.update import Bytes
@@ -179,7 +179,7 @@ class Reveal:
     """
 
     STAGE: ClassVar[str] = "reveal"
-    shares: Mapping[str, bytes]
+    shares: Mapping[str, bytes] = field(repr=False)
 
     def to_bytes(self) -> bytes:
         """Return the message's bytes."""

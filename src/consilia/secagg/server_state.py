@@ -62,7 +62,7 @@ class ServerState:
     envelopes: dict[str, dict[str, bytes]] = field(default_factory=dict)
     uploads: dict[str, str] = field(default_factory=dict)
     votes: dict[str, bytes] = field(default_factory=dict)
-    shares: dict[str, dict[int, bytes]] = field(default_factory=dict)
+    shares: dict[str, dict[int, bytes]] = field(default_factory=dict, repr=False)
 
     # Asked for only once the stage that they rest on is over.
 

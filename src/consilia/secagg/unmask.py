@@ -5,7 +5,7 @@ Of each of the first the seed is rebuilt, of each of the second the private mask
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from consilia.core.errors import ProtocolError
 from consilia.core.ring import Words
@@ -38,7 +38,7 @@ class Unmasking:
     bound: bytes
     sharing: frozenset[str]
     survivors: frozenset[str]
-    shares: Mapping[str, Mapping[int, bytes]]
+    shares: Mapping[str, Mapping[int, bytes]] = field(repr=False)
 
 
 def unmask(total: Words, known: Unmasking) -> None:
