@@ -16,6 +16,7 @@ from consilia.core.canonical import digest_bytes
 from consilia.core.errors import PlanError, StoreError
 from consilia.core.update import Vector
 from consilia.core.version import VERSION
+from consilia.crypto.attestation.attester import Attester
 from consilia.plan import load as plans
 from consilia.plan.facts import facts
 from consilia.plan.run_plan import RunPlan
@@ -25,6 +26,7 @@ from consilia.rounds.result import summary
 from consilia.rounds.state import TrainingState, from_bytes, to_bytes
 from consilia.rounds.weights import DIGEST, MODEL, result_vector, to_file
 from consilia.store.journal import Journal, Status
+from consilia.transport.attesting import attester_of
 from consilia.transport.simulation import Prepared, Simulation, entropy_of, prepare
 from consilia.transport.sums import gatherer_of
 
@@ -84,7 +86,7 @@ def start(
                             hint="Name another with --out") from None  # fmt: skip
     # Every ledger is asked first, then the journal begins, then the ledgers admit the run: one that is refused leaves no
     # folder that looks like a run, and one that cannot begin spends nothing.
-    with Simulation(prepared, run=run, home=home) as simulation:
+    with attester_of(prepared.policy) as attester, Simulation(prepared, run=run, home=home) as simulation:
         agreed = json.dumps(
             {
                 "plan": plans.canonical(plan),
@@ -98,7 +100,7 @@ def start(
             folder / JOURNAL, run=run, plan_json=agreed, digest=prepared.run_plan.digest, state=to_bytes(state)
         ) as journal:
             simulation.admit()
-            return _train(prepared, simulation, journal, state, folder, on_round)
+            return _train(prepared, simulation, attester, journal, state, folder, on_round)
 
 
 def go_on(folder: Path, on_round: OnRound | None, claim: Callable[[RunPlan], RunPlan] | None = None) -> RunResult:
@@ -138,10 +140,13 @@ def go_on(folder: Path, on_round: OnRound | None, claim: Callable[[RunPlan], Run
                                got=f"{prepared.run_plan.digest[:12]}, Consilia {VERSION}",
                                hint="Restore them, or start a new run")  # fmt: skip
         pin(plan, prepared.model.dim)
-        with Simulation(prepared, run=journal.run, home=Path(agreed["home"])) as simulation:
+        with (
+            attester_of(prepared.policy) as attester,
+            Simulation(prepared, run=journal.run, home=Path(agreed["home"])) as simulation,
+        ):
             simulation.compare(journal.heads())
             simulation.admit()
-            return _train(prepared, simulation, journal, from_bytes(journal.state), folder, on_round)
+            return _train(prepared, simulation, attester, journal, from_bytes(journal.state), folder, on_round)
 
 
 def pin(plan: Plan, dim: int) -> None:
@@ -158,17 +163,21 @@ def pin(plan: Plan, dim: int) -> None:
 def _train(
     prepared: Prepared,
     simulation: Simulation,
+    attester: Attester | None,
     journal: Journal,
     state: TrainingState,
     folder: Path,
     on_round: OnRound | None,
 ) -> RunResult:
     plan = prepared.run_plan
+    entropy = entropy_of(plan.plan)
+    gatherer = gatherer_of(
+        plan, simulation.consortium, run=journal.run, transport=simulation.transport, entropy=entropy,
+        records=journal.records(), pipelines=prepared.pipelines, policy=prepared.policy, attester=attester,
+    )  # fmt: skip
     coordinator = Coordinator(
-        plan, run=journal.run, state=state, pipelines=prepared.pipelines, transport=simulation.transport, journal=journal,
-        entropy=entropy_of(plan.plan), clock=time.monotonic,
-        gatherer=gatherer_of(plan, simulation.consortium, run=journal.run, transport=simulation.transport,
-                             entropy=entropy_of(plan.plan), records=journal.records()),
+        plan, run=journal.run, state=state, pipelines=prepared.pipelines, transport=simulation.transport,
+        journal=journal, entropy=entropy, clock=time.monotonic, gatherer=gatherer,
     )  # fmt: skip
     coordinator.train(on_round)
     model, final = coordinator.evaluate_result()

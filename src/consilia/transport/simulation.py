@@ -12,6 +12,7 @@ from consilia.core.canonical import LastDigest
 from consilia.core.errors import PlanError, Problem
 from consilia.core.randomness import SharedSeed
 from consilia.core.update import Vector
+from consilia.crypto.attestation.policy import Policy
 from consilia.data.patients import Patients
 from consilia.data.table import Table
 from consilia.dp.event import AnyEvent
@@ -41,6 +42,7 @@ from consilia.rounds.site import Site
 from consilia.rounds.stack_learner import StackLearner
 from consilia.rounds.together import FEWEST, Together
 from consilia.store.ledger_store import SiteStore
+from consilia.transport.attesting import policy_of
 from consilia.transport.consortium import Consortium
 from consilia.transport.incohort import InCohort
 from consilia.transport.inprocess import InProcess
@@ -57,6 +59,7 @@ class Prepared:
     rows: Mapping[str, SiteRows]
     model: FlatModel
     initial: Vector
+    policy: Policy | None = None
 
     @property
     def pipelines(self) -> tuple[Pipeline, ...]:
@@ -105,7 +108,7 @@ def prepare(plan: Plan, folder: Path) -> Prepared:
         plan, counts={site: units(plan, part.train) for site, part in rows.items()}, input_shape=table.input_shape,
         classes=len(table.classes), segments=model.segments, initial=initial,
     )  # fmt: skip
-    return Prepared(run_plan, rows, model, model.get())
+    return Prepared(run_plan, rows, model, model.get(), policy_of(plan, folder))
 
 
 def _unfit_rows(plan: Plan, table: Table) -> list[Problem]:
@@ -228,7 +231,17 @@ class Simulation:
                 share = own_share(half, held) / heaviest
                 sums = None
                 if self.consortium is not None and store is not None:
-                    sums = site_sum(plan, half, self.consortium, run=run, share=share, store=store, entropy=entropy)
+                    sums = site_sum(
+                        plan,
+                        half,
+                        self.consortium,
+                        run=run,
+                        share=share,
+                        store=store,
+                        entropy=entropy,
+                        pipelines=steps,
+                        policy=prepared.policy,
+                    )
                 self.sites[terms.name] = Site(
                     half, run=run, learner=learner, pipelines=steps, payload_dim=prepared.model.dim * (2 if scaffold else 1),
                     store=store, entropy=entropy, fingerprint=rows.train.fingerprint() if store else "", digest=digest,

@@ -1,16 +1,22 @@
 """Which kind of sum a plan asks for, and its two halves."""
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from consilia.core.canonical import Json
+from consilia.crypto.attestation.attester import Attester
+from consilia.crypto.attestation.policy import Policy
 from consilia.crypto.paillier_lanes import Lanes
 from consilia.plan.ciphers import paillier_lanes, rlwe_parameters
 from consilia.plan.run_plan import RunPlan, SiteHalf
 from consilia.plan.secure import SecureTerms
 from consilia.rounds.entropy import Entropy
 from consilia.rounds.gather import Gatherer
+from consilia.rounds.pipelines import Pipeline
 from consilia.rounds.ports import Transport
+from consilia.rounds.secure.attested import AttestedSums
+from consilia.rounds.secure.attested_site import AttestedSite
 from consilia.rounds.secure.cipher import CipherSums
 from consilia.rounds.secure.cipher_site import CipherSite
 from consilia.rounds.secure.masked import MaskedSums
@@ -38,8 +44,9 @@ def own_share(half: SiteHalf, held: int) -> float:
 
 
 def site_sum(
-    plan: RunPlan, half: SiteHalf, consortium: Consortium, *, run: str, share: float, store: SiteStore, entropy: Entropy
-) -> SiteSum:
+    plan: RunPlan, half: SiteHalf, consortium: Consortium, *, run: str, share: float, store: SiteStore, entropy: Entropy,
+    pipelines: Sequence[Pipeline], policy: Policy | None,
+) -> SiteSum:  # fmt: skip
     """Return a site's half of the plan's secure sum."""
     everyone = tuple(sorted(terms.name for terms in plan.sites))
 
@@ -56,6 +63,16 @@ def site_sum(
             half, secure, run=run, party=party, cohort=cohort, share=share, store=store.sessions, entropy=entropy
         )
     context = run_context(run, plan.digest, consortium.roster)
+    if policy is not None:
+        return AttestedSite(
+            half,
+            name=half.terms.name,
+            run_context=context,
+            policy=policy,
+            pipelines=pipelines,
+            entropy=entropy,
+            now=_now,
+        )
     scheme: SiteScheme
     if secure.mode == "paillier":
         lanes = _lanes(plan, secure)
@@ -75,7 +92,7 @@ def _lanes(plan: RunPlan, secure: SecureTerms) -> Lanes:
 
 def gatherer_of(
     plan: RunPlan, consortium: Consortium | None, *, run: str, transport: Transport, entropy: Entropy,
-    records: Sequence[Mapping[str, Json]],
+    records: Sequence[Mapping[str, Json]], pipelines: Sequence[Pipeline], policy: Policy | None, attester: Attester | None,
 ) -> Gatherer | None:  # fmt: skip
     """Return the coordinator's half of the plan's secure sum; None where updates come in the clear.
 
@@ -86,6 +103,9 @@ def gatherer_of(
         transport: Moves bytes to and from sites.
         entropy: Source of secret randomness.
         records: The rounds so far: the transcript goes on from them.
+        pipelines: Each phase's pipeline.
+        policy: What sites hold attested code to; None for other sums.
+        attester: The hardware that vouches for this process, then.
     """
     secure = plan.secure
     if secure is None or consortium is None:
@@ -96,6 +116,12 @@ def gatherer_of(
             plan, secure, run=run, transport=transport, roster=consortium.roster, signing=consortium.signing,
             entropy=entropy, entries=entries,
         )  # fmt: skip
+    context = run_context(run, plan.digest, consortium.roster)
+    if policy is not None and attester is not None:
+        return AttestedSums(
+            plan, secure, run=run, pipelines=pipelines, transport=transport, run_context=context, attester=attester,
+            max_age=policy.max_age, now=_now,
+        )  # fmt: skip
     names = tuple(sorted(terms.name for terms in plan.sites))
     scheme: CoordinatorScheme
     if secure.mode == "paillier":
@@ -103,6 +129,9 @@ def gatherer_of(
     else:
         scheme = RlweCoordinator(names, rlwe_parameters(secure))
     return CipherSums(
-        plan, secure, run=run, transport=transport, run_context=run_context(run, plan.digest, consortium.roster),
-        scheme=scheme, entropy=entropy,
+        plan, secure, run=run, transport=transport, run_context=context, scheme=scheme, entropy=entropy,
     )  # fmt: skip
+
+
+def _now() -> int:
+    return int(time.time())
