@@ -112,7 +112,13 @@ def test_f8_every_key_is_bound_to_the_session() -> None:
     }  # fmt: skip
     contexts = {replace(of, **{name: value}).context for name, value in changes.items()}  # type: ignore[arg-type]
     assert len(contexts | {of.context}) == len(changes) + 1
-    assert len({Keyring(of, A, bytes(32)).own_key(bound) for bound in contexts}) == len(changes)
+    ring, peer = Keyring(of, A, bytes(32)), Keyring(of, B, bytes([1]) * 32).unsigned()
+    for key in (
+        ring.own_key,
+        lambda bound: ring.pair_key(B, peer, bound),
+        lambda bound: ring._lock_key(B, peer, A, B, bound),
+    ):
+        assert len({key(bound) for bound in contexts}) == len(changes)
     assert {field.name for field in fields(Session)} - set(changes) == {"roster", "cohort", "ring"}
     assert session(6).context != of.context != session(5, bits=64).context
 
