@@ -54,6 +54,8 @@ SIX = {"A": 199, "B": 172, "C": 30, "D": 85, "E": 60, "F": 70}
         # Small messages.
         (["messages.top_k=0.1"], "messages.top_k", "Error feedback carries rows over"),
         (["privacy.noise=server", "messages.quantize_bits=8"], "messages.quantize_bits", "than the noise is scaled for"),
+        ([*FEDAVG, "privacy.unit=site", "training.scaffold=true", "privacy.control_clip_norm=1", "messages.random_k=0.5"],
+         "messages.random_k", "training.scaffold = false"),
         (["training.server_optimizer=dp-adam", "messages.random_k=0.5"], "training.server_optimizer", "messages.random_k"),
     ],
 )  # fmt: skip
@@ -70,6 +72,7 @@ def test_a_broken_rule_gives_one_message(problems: Problems, changes: list[str],
         ([*MASKS, "messages.top_k=0.1"], "tells about its rows"),
         (["messages.top_k=0.1", "messages.random_k=0.1"], "without messages.random_k"),
         (["messages.top_k=0.1", "messages.quantize_bits=8"], "without messages.quantize_bits"),
+        ([*FEDAVG, "training.scaffold=true", "messages.top_k=0.1"], "training.scaffold = false"),
     ],
 )
 def test_top_k_is_for_plain_sums_alone(problems: Problems, changes: list[str], words: str) -> None:

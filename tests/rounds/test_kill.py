@@ -24,6 +24,10 @@ MODES = {
     "scaffold": HEART.format(**COMMON | {
         "training": 'algorithm = "fedavg"\nbatch = "fixed"\nbatch_size = 64\nlocal_epochs = 1\nscaffold = true',
         "privacy": 'unit = "none"', "metrics": "public", "reproducible": "true"}),
+    # What top-k left out at the sites, which counts only with its round.
+    "top-k": HEART.format(**COMMON | {
+        "training": FEDSGD + "\n[messages]\ntop_k = 0.2", "privacy": 'unit = "none"', "metrics": "public",
+        "reproducible": "true"}),
     # Noise at the server: the noised model is written down before the sites see it.
     "server": HEART.format(**COMMON | {
         "training": 'algorithm = "fedavg"\nbatch = "full"\nlocal_steps = 2\nserver_optimizer = "momentum"', "privacy": SITE,
@@ -45,6 +49,8 @@ POINTS = {
     + [f"{name}:2" for name in (*COORDINATOR_POINTS, *JOURNAL)],
     "scaffold": [f"{name}:6" for name in (*SITE_POINTS, *(f"ledger.seal.{step}" for step in STEPS))]
     + [f"{name}:2" for name in (*COORDINATOR_POINTS, *JOURNAL)],
+    "top-k": [f"{name}:6" for name in ("site.before_commit", "site.after_commit", "ledger.seal.written")]
+    + [f"{name}:2" for name in (*COORDINATOR_POINTS, "journal.commit.written")],
     "server": [
         f"{name}:2"
         for name in (

@@ -9,7 +9,7 @@ from consilia.plan.schema import Plan
 
 def message_rules(plan: Plan) -> list[Problem]:
     """Return the rules on [messages] that the plan breaks."""
-    return [*_top_k(plan), *_random_k(plan), *_bits(plan)]
+    return [*_top_k(plan), *_random_k(plan), *_control(plan), *_bits(plan)]
 
 
 def _top_k(plan: Plan) -> Iterator[Problem]:
@@ -34,6 +34,14 @@ def _random_k(plan: Plan) -> Iterator[Problem]:
     if plan.messages.random_k is not None and plan.training.server_optimizer == "dp-adam":
         yield Problem('plan key training.server_optimizer = "dp-adam"', "noise on every coordinate in every round",
                       f"messages.random_k = {plan.messages.random_k:g}", 'Use "adam"')  # fmt: skip
+
+
+def _control(plan: Plan) -> Iterator[Problem]:
+    for key in ("random_k", "top_k"):
+        if plan.training.scaffold and getattr(plan.messages, key) is not None:
+            # The coordinator's variate is the mean of the sites' only while it moves by all that theirs move by.
+            yield Problem(f"plan key messages.{key}", "training.scaffold = false", "true",
+                          "A site's control variate moves by what it computed, the coordinator's by what was sent")  # fmt: skip
 
 
 def _bits(plan: Plan) -> Iterator[Problem]:
