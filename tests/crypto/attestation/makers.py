@@ -119,6 +119,7 @@ class Nitro:
     context: bytes = CONTEXT
     nonce: bytes = NONCE
     tag: bytes = b""
+    endless: bool = False  # the document as a map of indefinite length
     envelope: dict[int, Any] = field(default_factory=dict)  # part of COSE_Sign1 -> what stands there instead
 
     def document(self) -> dict[str, Any]:
@@ -131,6 +132,8 @@ class Nitro:
 
     def evidence(self) -> Evidence:
         protected, payload = cbor(self.protected), cbor(self.document())
+        if self.endless:
+            payload = b"\xbf" + payload[1:] + b"\xff"
         r, s = raw_signature(LEAF, cbor(["Signature1", protected, b"", payload]), hashes.SHA384())
         signature = r.to_bytes(48, "big") + s.to_bytes(48, "big")
         parts = [protected, self.unprotected, payload, signature]

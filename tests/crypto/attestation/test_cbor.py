@@ -9,7 +9,7 @@ from consilia.core.errors import ProtocolError
 from consilia.crypto.attestation.cbor import byte_string, decode
 
 
-# Source: RFC 8949, appendix A: the examples without floats, tags and indefinite lengths.
+# Source: RFC 8949, appendix A: the examples without floats, tags and strings of indefinite length.
 @pytest.mark.parametrize(
     ("raw", "value"),
     [
@@ -17,7 +17,10 @@ from consilia.crypto.attestation.cbor import byte_string, decode
         ("1bffffffffffffffff", 2**64 - 1), ("20", -1), ("3863", -100), ("3bffffffffffffffff", -(2**64)), ("f4", False),
         ("f5", True), ("f6", None), ("40", b""), ("4401020304", b"\1\2\3\4"), ("60", ""), ("6161", "a"), ("62c3bc", "ü"),
         ("80", []), ("83010203", [1, 2, 3]), ("8301820203820405", [1, [2, 3], [4, 5]]), ("a0", {}),
-        ("a201020304", {1: 2, 3: 4}), ("a26161016162820203", {"a": 1, "b": [2, 3]}),
+        ("a201020304", {1: 2, 3: 4}), ("a26161016162820203", {"a": 1, "b": [2, 3]}), ("9fff", []), ("bfff", {}),
+        ("9f018202039f0405ffff", [1, [2, 3], [4, 5]]),
+        ("83018202039f0405ff", [1, [2, 3], [4, 5]]), ("bf61610161629f0203ffff", {"a": 1, "b": [2, 3]}),
+        ("826161bf61626163ff", ["a", {"b": "c"}]),
     ],
 )  # fmt: skip
 def test_the_standards_examples(raw: str, value: Any) -> None:
@@ -28,9 +31,10 @@ def test_the_standards_examples(raw: str, value: Any) -> None:
 
 @pytest.mark.parametrize(
     "raw",
-    ["", "f7", "f0", "f818", "f93c00", "fb3ff199999999999a", "c074", "5f42010243030405ff", "9fff", "bfff", "1800", "190017",
-     "1a0000ffff", "1b00000000ffffffff", "1c", "0000", "4401", "61ff", "a201020102", "a1f500", "a14000", "81", "9affffffff",
-     "bb7fffffffffffffff", "5bffffffffffffffff", "818181818181"],
+    ["", "f7", "f0", "f818", "f93c00", "fb3ff199999999999a", "c074", "5f42010243030405ff", "7f6161ff", "9f", "bf",
+     "9f01", "bf01ff", "ff", "81ff", "3f", "1f", "df", "1800", "190017", "1a0000ffff", "1b00000000ffffffff", "1c",
+     "0000", "4401", "61ff", "a201020102", "a1f500", "a14000", "81", "9affffffff", "bb7fffffffffffffff",
+     "5bffffffffffffffff", "818181818181"],
 )  # fmt: skip
 def test_other_forms_are_refused(raw: str) -> None:
     with pytest.raises(ProtocolError, match="Attestation, format"):
@@ -38,7 +42,7 @@ def test_other_forms_are_refused(raw: str) -> None:
 
 
 def test_deep_nesting_is_refused_before_the_stack_ends() -> None:
-    for head in (b"\x81", b"\xa1\x00"):
+    for head in (b"\x81", b"\xa1\x00", b"\x9f", b"\xbf\x00"):
         with pytest.raises(ProtocolError, match="nesting"):
             decode(head * 30_000 + b"\x00")
 

@@ -20,6 +20,10 @@ def test_with_and_without_the_tag_of_cose() -> None:
         show(Nitro(tag=b"\xd2\xd2"))
 
 
+def test_documents_of_indefinite_length_are_read_as_newer_hypervisors_write_them() -> None:
+    assert show(Nitro(endless=True)) == show(Nitro())
+
+
 def test_zero_registers_are_a_debug_mode() -> None:
     for zero in range(3):
         registers = {i: bytes(48) if i == zero else bytes([i + 1]) * 48 for i in range(16)}

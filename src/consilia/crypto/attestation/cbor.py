@@ -1,7 +1,11 @@
-"""CBOR, as far as COSE documents need it: definite, shortest lengths only, bounded depth, no number but integers.
+"""CBOR, as far as COSE documents need it: shortest lengths only, bounded depth, no number but integers.
+
+Arrays and maps may be of indefinite length, as the outermost map of newer Nitro documents is; strings may not.
 
 Source: RFC 8949, sections 3 and 4.2.1.
 """
+
+from collections.abc import Iterator
 
 from consilia.core.errors import ProtocolError
 from consilia.crypto.attestation.refusal import Reader, refuse
@@ -9,6 +13,7 @@ from consilia.crypto.attestation.refusal import Reader, refuse
 Value = int | bytes | str | bool | None | list["Value"] | dict[int | str, "Value"]
 _UNSIGNED, _NEGATIVE, _BYTES, _TEXT, _ARRAY, _MAP, _SIMPLE = 0, 1, 2, 3, 4, 5, 7
 _SIMPLE_VALUES: dict[int, bool | None] = {20: False, 21: True, 22: None}
+_INDEFINITE, _BREAK = 31, b"\xff"
 _DEPTH = 4
 _WIDTHS = {24: 1, 25: 2, 26: 4, 27: 8}
 
@@ -17,8 +22,8 @@ def decode(data: bytes) -> Value:
     """Decode one item that fills the buffer.
 
     Raises:
-        ProtocolError: If it is cut, followed by more, nested deeper than 4, not encoded in the one shortest way, has a key
-            twice, or holds a tag, a float or an indefinite length.
+        ProtocolError: If it is cut, followed by more, nested deeper than 4, has a length or number that is not in its
+            shortest form, has a key twice, or holds a tag, a float or a string in pieces.
     """
     reader = Reader(data, "format")
     value = _item(reader, _DEPTH)
@@ -44,6 +49,10 @@ def _item(reader: Reader, depth: int) -> Value:
         if number not in _SIMPLE_VALUES:
             raise _malformed("false, true or null, and no other simple value")
         return _SIMPLE_VALUES[number]
+    if major == _ARRAY:
+        return [_item(reader, depth - 1) for _ in _count(reader, number)]
+    if major == _MAP:
+        return _map(reader, number, depth)
     number = _argument(reader, number)
     if major == _UNSIGNED:
         return number
@@ -53,11 +62,18 @@ def _item(reader: Reader, depth: int) -> Value:
         return reader.take(number)
     if major == _TEXT:
         return _text(reader.take(number))
-    if major == _ARRAY:  # a count beyond the bytes ends at the last of them: each element takes one at least
-        return [_item(reader, depth - 1) for _ in range(number)]
-    if major == _MAP:
-        return _map(reader, number, depth)
     raise _malformed("no tag")
+
+
+def _count(reader: Reader, number: int) -> Iterator[None]:
+    """Yield once per element of a container; a count beyond the bytes ends at the last of them, for each takes one at least."""
+    if number != _INDEFINITE:
+        for _ in range(_argument(reader, number)):
+            yield
+        return
+    while reader.data[reader.at : reader.at + 1] != _BREAK:
+        yield
+    reader.take(1)
 
 
 def _argument(reader: Reader, number: int) -> int:
@@ -72,9 +88,9 @@ def _argument(reader: Reader, number: int) -> int:
     return value
 
 
-def _map(reader: Reader, count: int, depth: int) -> dict[int | str, Value]:
+def _map(reader: Reader, number: int, depth: int) -> dict[int | str, Value]:
     found: dict[int | str, Value] = {}
-    for _ in range(count):
+    for _ in _count(reader, number):
         key = _item(reader, depth - 1)
         if not isinstance(key, (int, str)) or isinstance(key, bool) or key in found:
             raise _malformed("keys that are numbers or texts, each once")
