@@ -17,17 +17,20 @@ from consilia.transport.inprocess import InProcess
 REPO = Path(__file__).parents[2]
 HEAD = """
 import numpy as np
+from consilia.core.randomness import SecretRng
 from consilia.core.update import ProtocolMessage, Release, Update
 from consilia.core.wire import encode, pack_vector, unpack_vector
 from consilia.rounds.ports import Arrival, Transport
 from consilia.store.journal import Journal
 from consilia.store.ledger_store import Hold, SiteStore
 from consilia.aggregate.admission import Gate
+from consilia.rounds.secure.ports import SiteSum
 
 update = Update(np.zeros(3, np.float32), 1.0)
 release = Release(b"", "a", 1, "", "")
 
-def use(transport: Transport, store: SiteStore, hold: Hold, journal: Journal, gate: Gate) -> None:
+def use(transport: Transport, store: SiteStore, hold: Hold, journal: Journal, gate: Gate[None],
+        sums: SiteSum) -> None:
 """
 # Each line must be refused with an update in the place of what it takes, and accepted with it.
 SENDERS = {
@@ -44,6 +47,7 @@ SENDERS = {
     "ledger.seal_free": ('store.seal_free("r", 1, release={}, model_digest="", local_state=None)', 'b""'),
     "journal.commit_round": ("journal.commit_round(1, state={}, record={{}}, charges=[])", 'b""'),
     "gate.offer": ('gate.offer("a", {})', "release"),
+    "secure sum": ('sums.update(ProtocolMessage("train", "a", 1), {}, None, SecretRng(bytes(32)))', "np.zeros(3)"),
 }
 
 

@@ -21,6 +21,7 @@ from consilia.rounds.entropy import Entropy
 from consilia.rounds.pending import Outcome, Pending
 from consilia.rounds.pipelines import Pipeline, shared_seed
 from consilia.rounds.ports import Learner, LocalState, Score, Trained
+from consilia.rounds.resend import again
 from consilia.rounds.scores import exact, noisy
 from consilia.rounds.secure.ports import SiteSum
 from consilia.store.crash import crash_point
@@ -262,19 +263,7 @@ class Site:
 
     def _sealed(self, task: ProtocolMessage, purpose: Purpose, model_digest: str) -> bytes | None:
         sealed = self._store.sealed(self._run, task.round, purpose) if self._store is not None else None
-        if sealed is None:
-            return None
-        if sealed.model_digest != model_digest:
-            raise self._refusal(
-                f"the model it answered in round {task.round}",
-                got="another model",
-                hint="A round has one model; start a new run for another",
-            )
-        if self._sums is not None and _session(sealed.release) != task.body.get("session"):
-            # Two sums with one answer of this site in each would give away what they differ by.
-            raise self._refusal(f"the session it answered in round {task.round}", got="another one",
-                                hint="A site's answer is in one sum and no other; go on with the next round")  # fmt: skip
-        return sealed.release
+        return None if sealed is None else again(sealed, task, model_digest, who=f"site {self.name}")
 
     def _payload(self, task: ProtocolMessage) -> Vector:
         vector = unpack_vector(task.payload, self._dim, who=f"site {self.name}")
@@ -295,11 +284,6 @@ class Site:
         charged = self._store is not None and self._half.charge.booked
         head = self._store.close_run(self._run, status) if self._store is not None and charged else None
         return encode(ProtocolMessage("closed", self.name, task.round, {"ledger_head": head}))
-
-
-def _session(release: bytes) -> object:
-    item = decode(release, who="the sealed release")
-    return item.metrics.get("session") if isinstance(item, Release) else None
 
 
 def _counted(task: ProtocolMessage) -> int:
