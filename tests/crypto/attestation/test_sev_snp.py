@@ -20,6 +20,11 @@ def test_a_report_of_our_own_making_reads_as_it_was_written() -> None:
     assert statement.tcb == "bootloader 3, tee 0, snp 8, microcode 115"
 
 
+@pytest.mark.parametrize("version", [3, 4, 5])
+def test_newer_versions_name_the_processor(version: int) -> None:
+    assert show(Snp(fields={0x000: bytes([version]), 0x188: b"\x19"})) == show(Snp())
+
+
 def test_the_debug_bit_of_the_guests_policy_is_seen() -> None:
     assert show(Snp(fields={0x008: (0x30000 | 1 << 19).to_bytes(8, "little")})).debug
 
@@ -27,7 +32,11 @@ def test_the_debug_bit_of_the_guests_policy_is_seen() -> None:
 @pytest.mark.parametrize(
     ("changes", "clause"),
     [
-        ({"fields": {0x000: b"\x03"}}, "format"),
+        ({"fields": {0x000: b"\x01"}}, "format"),
+        ({"fields": {0x000: b"\x06"}}, "format"),
+        ({"fields": {0x000: b"\x02\x01"}}, "format"),
+        ({"fields": {0x000: b"\x03"}}, "processor"),
+        ({"fields": {0x000: b"\x05", 0x188: b"\x1a"}}, "processor"),  # Turin, whose TCB has other places
         ({"fields": {0x034: b"\x00"}}, "format"),
         ({"fields": {0x030: b"\x01"}}, "privilege"),
         ({"fields": {0x008: (0x30000 | 1 << 18).to_bytes(8, "little")}}, "migration"),

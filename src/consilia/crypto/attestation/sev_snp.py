@@ -1,9 +1,10 @@
 """AMD SEV-SNP attestation reports, signed by the chip's versioned key (VCEK).
 
 Source:
-    AMD, SEV Secure Nested Paging Firmware ABI Specification (publication 56860, revision 1.55): guest policy, TCB_VERSION,
-    ATTESTATION_REPORT, and the format of an ECDSA P-384 signature; AMD, Versioned Chip Endorsement Key Certificate and KDS
-    Interface Specification (publication 57230): extensions of the certificate.
+    AMD, SEV Secure Nested Paging Firmware ABI Specification (publication 56860, revisions 1.55 to 1.58): guest policy,
+    TCB_VERSION, ATTESTATION_REPORT (the fields read here stand at the same places in versions 2 to 5) and the format of an
+    ECDSA P-384 signature; AMD, Versioned Chip Endorsement Key Certificate and KDS Interface Specification (publication
+    57230): extensions of the certificate.
 """
 
 from cryptography.exceptions import InvalidSignature
@@ -18,7 +19,9 @@ from consilia.crypto.attestation.policy import TCB_PARTS, Policy
 from consilia.crypto.attestation.refusal import refuse
 
 _BYTES, _SIGNED, _HALF, _FIELD = 0x4A0, 0x2A0, 48, 72
-_VERSION = 2
+_VERSIONS = range(2, 6)
+# Milan and Genoa. Version 2 knew no others and did not say which; later families lay the TCB out otherwise.
+_CPU_FAMILY = 0x19
 _DEBUG, _MIGRATION = 1 << 19, 1 << 18  # guest policy
 _ECDSA_P384 = 1
 _OID = bytes.fromhex("2b060104019c78")  # 1.3.6.1.4.1.3704, AMD
@@ -58,8 +61,11 @@ def _little(report: bytes, at: int, size: int) -> int:
 
 
 def _require_form(report: bytes) -> None:
+    version, family = _little(report, 0x000, 4), report[0x188]
+    if version not in _VERSIONS:
+        raise refuse("format", needs=f"version {_VERSIONS[0]} to {_VERSIONS[-1]}", got=version)
     clauses = (
-        ("format", "version 2", _little(report, 0x000, 4), _VERSION),
+        ("processor", f"AMD's family {_CPU_FAMILY:#x}", family if version > _VERSIONS[0] else _CPU_FAMILY, _CPU_FAMILY),
         ("format", "ECDSA on P-384 with SHA-384 (algorithm 1)", _little(report, 0x034, 4), _ECDSA_P384),
         ("privilege", "the guest's most privileged level (VMPL 0)", _little(report, 0x030, 4), 0),
         ("migration", "a guest without migration agent", _little(report, 0x008, 8) & _MIGRATION, 0),
