@@ -5,7 +5,7 @@ only then hand the bytes over. A kill between any two steps leaves the ledger at
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import safetensors.numpy
@@ -46,6 +46,7 @@ class Site:
         digest: SHA-256 in hex; simulated sites share one that knows the model again.
         share: The site's weight over the largest of any site's, for sums that are added plainly.
         sums: The site's half of a secure sum; None where its updates leave in the clear.
+        own: Takes the site's own numbers, which a secure sum hides from the coordinator; they stay here.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class Site:
         digest: Callable[[Bytes], str] = digest_bytes,
         share: float = 1.0,
         sums: SiteSum | None = None,
+        own: Callable[[Mapping[str, Json]], None] | None = None,
     ) -> None:
         self.name = half.terms.name
         self._half = half
@@ -74,6 +76,7 @@ class Site:
         self._digest = digest
         self._share = share
         self._sums = sums
+        self._own = own
         self._account = Account(half, run, store, fingerprint=fingerprint, reproducible=entropy.reproducible)
 
     def require_room(self) -> None:
@@ -191,6 +194,9 @@ class Site:
         if hold is not None and self._store is not None:
             metrics["charges"] = self._account.charges[phase]
             metrics["ledger_head"] = hold.head
+        if self._own is not None:
+            norm = float(np.linalg.norm(trained.vector.astype(np.float64)))
+            self._own({"run": self._run, "round": task.round, "update_norm": norm, "train_loss": trained.loss})
         context = self._context(pending)
         release = self._seal(update, context, pending, trained.loss, metrics)
         crash_point("site.before_commit")
@@ -253,6 +259,8 @@ class Site:
         metrics = exact(score) if free else noisy(score, deviation, pending.secret)
         number, digest, hold = pending.task.round, pending.model_digest, pending.hold
         payload = b""
+        if self._own is not None:
+            self._own({"run": self._run, "round": number, **exact(score)})
         if self._sums is not None:
             payload = self._sums.scores(pending.task, metrics, pending.secret)
             metrics = {"session": pending.task.body.get("session")}

@@ -42,6 +42,7 @@ from consilia.rounds.site import Site
 from consilia.rounds.stack_learner import StackLearner
 from consilia.rounds.together import FEWEST, Together
 from consilia.store.ledger_store import SiteStore
+from consilia.store.own_numbers import OwnNumbers
 from consilia.transport.attesting import policy_of
 from consilia.transport.consortium import Consortium
 from consilia.transport.incohort import InCohort
@@ -229,7 +230,7 @@ class Simulation:
                 )  # fmt: skip
                 store = stores.get(terms.name)
                 share = own_share(half, held) / heaviest
-                sums = None
+                sums, own = None, None
                 if self.consortium is not None and store is not None:
                     sums = site_sum(
                         plan,
@@ -242,10 +243,12 @@ class Simulation:
                         pipelines=steps,
                         policy=prepared.policy,
                     )
+                if sums is not None:
+                    own = OwnNumbers(home / "sites" / f"{terms.name}-own.jsonl").note
                 self.sites[terms.name] = Site(
                     half, run=run, learner=learner, pipelines=steps, payload_dim=prepared.model.dim * (2 if scaffold else 1),
                     store=store, entropy=entropy, fingerprint=rows.train.fingerprint() if store else "", digest=digest,
-                    share=share, sums=sums,
+                    share=share, sums=sums, own=own,
                 )  # fmt: skip
             # All are asked before any books: a run that one ledger refuses costs the others nothing.
             for site in self.sites.values():
