@@ -30,5 +30,6 @@ class OwnNumbers:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
                 file.write(json.dumps(numbers, ensure_ascii=False) + "\n")
         except OSError as error:
-            raise StoreError.of(f"file {self.path}", needs="room and permission to be written",
-                                got=error.strerror or "an error", hint="Make room or change the permissions") from None  # fmt: skip
+            got = error.strerror or "an error"
+            raise StoreError.of(f"file {self.path}", needs="room and permission to be written", got=got,
+                                hint="Make room or change the permissions") from None  # fmt: skip

@@ -230,7 +230,7 @@ class Simulation:
                 )  # fmt: skip
                 store = stores.get(terms.name)
                 share = own_share(half, held) / heaviest
-                sums, own = None, None
+                sums, kept = None, None
                 if self.consortium is not None and store is not None:
                     sums = site_sum(
                         plan,
@@ -244,11 +244,11 @@ class Simulation:
                         policy=prepared.policy,
                     )
                 if sums is not None:
-                    own = OwnNumbers(home / "sites" / f"{terms.name}-own.jsonl").note
+                    kept = OwnNumbers(home / "sites" / f"{terms.name}-own.jsonl").note
                 self.sites[terms.name] = Site(
                     half, run=run, learner=learner, pipelines=steps, payload_dim=prepared.model.dim * (2 if scaffold else 1),
                     store=store, entropy=entropy, fingerprint=rows.train.fingerprint() if store else "", digest=digest,
-                    share=share, sums=sums, own=own,
+                    share=share, sums=sums, own=kept,
                 )  # fmt: skip
             # All are asked before any books: a run that one ledger refuses costs the others nothing.
             for site in self.sites.values():
