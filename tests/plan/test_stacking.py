@@ -74,6 +74,8 @@ def test_a_chain_asks_each_site_once(checked: Checked) -> None:
         (('training.server_optimizer="momentum"',), "plan key training.server_optimizer needs training.algorithm"),
         (('training.keep="ema"',), "plan key training.keep needs training.algorithm"),
         (("training.learning_rate=1",), 'plan key training.learning_rate needs training.algorithm = "fedavg"'),
+        (("messages.quantize_bits=8",), "plan key messages.quantize_bits needs training.algorithm"),
+        (("messages.random_k=0.5",), "plan key messages.random_k needs training.algorithm"),
         (('model.name="mlp"',), "plan key model.name needs training.algorithm"),
         (('stack.parts="features"',), 'plan key stack.count needs at least 2 with stack.parts = "features"; got nothing'),
         (('stack.parts="samples"', "stack.count=1"), "plan key stack.count needs at least 2"),

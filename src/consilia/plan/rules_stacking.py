@@ -14,6 +14,7 @@ _NO_EFFECT = {
         "weight_decay", "augment", "schedule", "warmup_rounds", "server_optimizer", "server_learning_rate", "keep", "patience",
     ),
     "privacy": ("noise_multiplier", "clip_norm", "clipping"),
+    "messages": ("quantize_bits", "random_k", "top_k"),
 }  # fmt: skip
 
 
