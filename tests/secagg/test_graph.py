@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from scipy.stats import hypergeom
 from tests.secagg.consortium import Run, refusals, revealed, session, starts
 
 from consilia.secagg import client, server
@@ -59,6 +60,22 @@ def test_an_active_coordinator_needs_larger_neighbourhoods_with_two_thirds(
     assert active[1] >= 2 * active[0] // 3 + 1
     for size in (active, passive):
         assert count_tails(count, colluders, dropouts, *size)
+
+
+@pytest.mark.parametrize(
+    ("count", "colluders", "dropouts", "size"), [(300, 15, 15, (60, 41)), (1000, 100, 100, (150, 101))]
+)
+def test_an_active_coordinator_finds_no_two_gaps(
+    count: int, colluders: int, dropouts: int, size: tuple[int, int]
+) -> None:
+    """Two stretches of half a neighbourhood, each with enough colluders to open the sites beside it."""
+    assert neighbourhood(count, colluders, dropouts, "active") == size
+
+    def apart(degree: int) -> float:
+        enough = 2 * degree // 3 + 1 - degree // 2
+        return float(count**2 / 2 * hypergeom.sf(enough - 1, count, colluders, degree // 2) ** 2)
+
+    assert apart(size[0]) <= PRIVACY < min(apart(size[0] - 2), apart(size[0] - 6))
 
 
 def test_too_many_colluders_for_any_sparse_graph() -> None:

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.secagg.consortium import Run, identities, rng, session, starts, vector
+from tests.secagg.consortium import Run, identities, refusals, rng, session, starts, vector
 
+from consilia.crypto.keys import ExchangeKey
+from consilia.crypto.sealing import lock
 from consilia.secagg import client, server
-from consilia.secagg.keyring import Keyring
+from consilia.secagg.keyring import Keyring, Pair
 from consilia.secagg.messages import Advert, Adverts, Begin, FromSite, Masked, Refused, Reveal, Shares, ToSite, Vote
 from consilia.secagg.params import Session
 from consilia.secagg.rules import advert_text
@@ -101,7 +103,10 @@ def test_shares_that_do_not_open_make_their_readers_refuse_and_say_whose_they_ar
 
 
 class Liar(Run):
-    """A run in which one site shares another secret than the one it is committed to, and commits to these shares."""
+    """A run in which one site shares other secrets than those it advertised, and commits to these shares."""
+
+    def lie(self, ring: Keyring) -> None:
+        ring._own = rng("another secret").token(32)
 
     def deliver(self, site: str, message: ToSite) -> list[FromSite]:
         answers = super().deliver(site, message)
@@ -109,16 +114,46 @@ class Liar(Run):
             return answers
         state = self.states[BAD]
         ring = Keyring(self.of, BAD, state.seed)
-        ring._own = rng("another secret").token(32)
+        self.lie(ring)
         pairs = ring.pairs(self.of.threshold, self.of.cohort, state.adverts_digest)
-        adverts = message.adverts
-        return [Shares({n: ring.envelope(n, adverts[n], pairs[n], state.bound) for n in self.of.cohort})]
+        return [Shares({n: self.envelope(ring, n, message.adverts[n], pairs[n]) for n in self.of.cohort})]
+
+    def envelope(self, ring: Keyring, holder: str, advert: Advert, pair: Pair) -> bytes:
+        return ring.envelope(holder, advert, pair, self.states[BAD].bound)
 
 
-def test_shares_of_another_secret_than_was_advertised_are_found_and_named() -> None:
+class LiarAboutItsKey(Liar):
+    def lie(self, ring: Keyring) -> None:
+        ring._mask = ExchangeKey.draw(rng("another key"))
+
+
+class LiarAboutItsCommitments(Liar):
+    def envelope(self, ring: Keyring, holder: str, advert: Advert, pair: Pair) -> bytes:
+        head = bytes(64)
+        if holder == BAD:
+            return head
+        key = ring._lock_key(holder, advert, BAD, holder, self.states[BAD].bound)
+        return head + lock(key, pair.own_mask + pair.mask_key, head)
+
+
+def test_a_seed_that_is_not_the_advertised_one_is_found_and_named() -> None:
     end = Liar(session(7, adversary="passive")).play()
     assert isinstance(end, server.Abort)
     assert end.reason.startswith(f"the secret of {BAD} needs shares of what it advertised")
+
+
+def test_a_mask_key_that_is_not_the_advertised_one_is_found_and_named() -> None:
+    end = LiarAboutItsKey(session(7, adversary="passive"), {"masked": [BAD]}).play()
+    assert isinstance(end, server.Abort)
+    assert end.reason.startswith(f"the secret of {BAD} needs shares of what it advertised")
+
+
+def test_shares_that_are_not_the_committed_ones_are_found_by_their_reader() -> None:
+    """Or the reader would be dropped for what that site did, once it gives the share away."""
+    run = LiarAboutItsCommitments(session(7, adversary="passive"))
+    run.play()
+    assert len(refusals(run)) == 6
+    assert all("shares that its commitments are to" in reason for reason in refusals(run).values())
 
 
 def test_what_comes_out_of_turn_twice_or_from_nobody_changes_nothing() -> None:
