@@ -10,7 +10,7 @@ from consilia.plan.forecast import Forecast, forecast, hours
 from consilia.plan.run_plan import RunPlan
 
 HEART = Path(__file__).resolve().parents[2] / "examples" / "plans" / "heart.toml"
-MASKS = ("secure_sum.mode=masks", "secure_sum.dropouts=1", "privacy.noise=distributed")
+SHARED = ("secure_sum.dropouts=1", "privacy.noise=distributed")
 Checked = Callable[..., RunPlan]
 
 
@@ -18,14 +18,16 @@ def ahead(checked: Checked, *changes: str) -> Forecast:
     return forecast(checked(*changes))
 
 
-def test_masks_cross_as_forecast(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("mode", "close"), [("masks", 0.05), ("rlwe", 0.03), ("paillier", 0.1)])
+def test_sums_cross_as_forecast(mode: str, close: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CONSILIA_HOME", str(tmp_path))
-    plan = api.load(HEART, set=[*MASKS, "training.rounds=4", "training.keep=last"])
+    keys = [*SHARED, f"secure_sum.mode={mode}", "training.rounds=3", "training.keep=last"]
+    plan = api.load(HEART, set=[*keys, "secure_sum.key_bits=2048"] if mode == "paillier" else keys)
     found, done = forecast(api.check(plan)), api.run(plan, tmp_path / "run").summary
-    assert done["bytes_up"] == pytest.approx(found["up"], rel=0.05)
-    assert done["bytes_down"] == pytest.approx(found["down"], rel=0.05)
-    assert found["up"] + found["down"] > 10 * (forecast(api.check(api.load(HEART, set=["training.rounds=4"])))["up"])
+    assert done["bytes_up"] == pytest.approx(found["up"], rel=close)
+    assert done["bytes_down"] == pytest.approx(found["down"], rel=close)
+    assert found["up"] > 3 * forecast(api.check(api.load(HEART, set=["training.rounds=3"])))["up"]
 
 
 @pytest.mark.parametrize(

@@ -183,6 +183,7 @@ def _digest(
     value: dict[str, Any] = dict(canonical(plan))  # type: ignore[arg-type]
     value["data"] = {key: _base(item) if key.endswith("path") else item for key, item in value["data"].items()}
     value["model"] = {key: _base(item) if key == "initial" else item for key, item in value["model"].items()}
+    value["secure_sum"] = {key: _base(item) if key == "policy" else item for key, item in value["secure_sum"].items()}
     agreed: dict[str, Json] = {
         "version": VERSION,  # another version may draw another schedule or other weights from the same seed
         "plan": value,

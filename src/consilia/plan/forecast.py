@@ -6,7 +6,7 @@ from consilia.core.canonical import Json
 from consilia.core.update import ProtocolMessage, Release
 from consilia.core.wire import encode
 from consilia.plan.run_plan import RunPlan
-from consilia.plan.sizes import exchange_bytes, update_bytes
+from consilia.plan.sizes import exchange_bytes, key_bytes, opening_bytes, score_bytes, update_bytes
 
 
 class Forecast(TypedDict):
@@ -41,11 +41,17 @@ def forecast(plan: RunPlan) -> Forecast:
     beside: dict[str, Json] = {"charges": number, "ledger_head": plan.digest} if charged else {"loss": 1 / 3}
     up = update + beside_update.up + len(encode(Release(b"", name, number, plan.digest, plan.digest, beside)))
     score: dict[str, Json] = {"n": 1000, "accuracy": 1 / 3, "loss": 1 / 3}
-    told = beside_score.up + len(encode(Release(b"", name, number, plan.digest, plan.digest, score)))
+    told = (
+        score_bytes(plan) + beside_score.up + len(encode(Release(b"", name, number, plan.digest, plan.digest, score)))
+    )
     scores = 0 if evaluation.metrics == "hidden" else number // evaluation.every + 1
     down, shown, scored = model + beside_update.down, model + beside_score.down, scores * len(plan.sites)
     busiest = max((terms.participations for terms in plan.sites), default=0)
-    total_up, total_down = up * asked + told * scored, down * asked + shown * scored
+    opened, tallied = opening_bytes(plan)
+    once = [key_bytes(plan), opened.times(number), tallied.times(scores)]
+    total_up = up * asked + told * scored + sum(part.up for part in once)
+    total_down = down * asked + shown * scored + sum(part.down for part in once)
+    own = sum(part.up + part.down for part in once) // max(len(plan.sites), 1)
     return {
         "vector": vector,
         "update": update,
@@ -54,7 +60,7 @@ def forecast(plan: RunPlan) -> Forecast:
         "down_per_round": total_down // max(number, 1),
         "up": total_up,
         "down": total_down,
-        "busiest_site": (up + down) * busiest + (told + shown) * scores,
+        "busiest_site": (up + down) * busiest + (told + shown) * scores + own,
     }
 
 

@@ -110,19 +110,22 @@ def grid_of(phase: Phase, sites: Sequence[SiteTerms], *, dim: int) -> GridTerms:
         for terms in sites
     }
     reach = max(move * units[site] for site, move in moves.items())
-    return GridTerms(kept, scale, math.ceil(scale * reach) + 1, l2=rounded_l2(largest, scale, kept, Rounding.COUPLED))
+    return GridTerms(
+        kept, scale, math.ceil(scale * reach) + 1, l2=rounded_l2(largest, scale, kept, _rounding(phase.plan))
+    )
 
 
 def own_l2(phase: Phase, sites: Sequence[SiteTerms], *, dim: int) -> Mapping[str, float]:
     """Return for each site how far one of its units moves its integers (l2), in grid steps, rounding included.
 
     Guarantees:
-        Rounding uses the same secret draw on neighbouring data, so each coordinate moves by less than one step more than
-        the real vector does: at most s Delta + sqrt(d) in all. Replacing a unit moves the real vector by 2 Delta.
+        Record and patient unit: rounding uses the same secret draw on neighbouring data, so each coordinate moves by less
+        than one step more than the real vector does: at most s Delta + sqrt(d) in all. Replacing a unit moves the real
+        vector by 2 Delta. Site unit: the whole rounded vector is held to a bound near s Delta.
     """
     grid, twice = grid_of(phase, sites, dim=dim), _twice(phase.plan)
     return {
-        site: rounded_l2(move * twice, grid.scale, grid.kept, Rounding.COUPLED)
+        site: rounded_l2(move * twice, grid.scale, grid.kept, _rounding(phase.plan))
         for site, move in _moves(phase, sites, dim=dim).items()
     }
 
@@ -135,6 +138,10 @@ def with_noise(grid: GridTerms, z: float, honest: int) -> GridTerms:
 def _reach(grid: GridTerms, sites: int) -> int:
     """Return the largest absolute value that the sum of so many sites may take."""
     return sites * grid.values + reach(grid.share_variance, sites, grid.kept)
+
+
+def _rounding(plan: Plan) -> Rounding:
+    return Rounding.CONDITIONAL if plan.privacy.unit == "site" else Rounding.COUPLED
 
 
 def _twice(plan: Plan) -> float:
