@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.crypto.attestation.makers import cbor as encode
 
@@ -47,6 +47,7 @@ def test_deep_nesting_is_refused_before_the_stack_ends() -> None:
             decode(head * 30_000 + b"\x00")
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_byte_strings_are_encoded_as_they_are_read(data: bytes) -> None:
     assert decode(byte_string(data)) == data
@@ -68,6 +69,7 @@ VALUES = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(VALUES)
 def test_what_an_encoder_writes_is_read_back_unless_it_is_too_deep(value: Any) -> None:
     if depth(value) <= 4:
