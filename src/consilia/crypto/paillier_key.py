@@ -20,7 +20,9 @@ from consilia.crypto.paillier_primes import is_prime, prime
 from consilia.crypto.paillier_public import LEAST_BITS, MOST_BITS, PaillierPublic, allowed, malformed
 from consilia.crypto.paillier_tags import tag
 
-LIMIT = "Any one site together with the coordinator: every site holds the same key, so the two decrypt every site's update."
+LIMIT = (
+    "Any one site together with the coordinator: every site holds the same key, so the two decrypt every site's update."
+)
 
 
 def require_key_bits(bits: int) -> None:
