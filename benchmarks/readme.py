@@ -11,6 +11,7 @@ from benchmarks import (
     adult_sizes,
     adult_stacking,
     adult_tuning,
+    distributed_noise,
     heart,
     lidc,
     mnist_contrast,
@@ -27,7 +28,7 @@ from benchmarks.study import ROOT, read
 STUDIES = (
     heart.STUDY, adult.STUDY, adult_tuning.STUDY, adult_label.STUDY, adult_clip.STUDY, adult_sizes.STUDY, adult_stacking.STUDY,
     adult_one_site.STUDY, mnist_private.STUDY, mnist_contrast.STUDY, mnist_prior.STUDY, mnist_scattering.STUDY,
-    mnist_noniid.STUDY, mnist_scaffold.STUDY, lidc.STUDY, pneumonia.STUDY,
+    mnist_noniid.STUDY, mnist_scaffold.STUDY, lidc.STUDY, pneumonia.STUDY, distributed_noise.STUDY,
 )  # fmt: skip
 PLACE = ROOT / "benchmarks" / "README.md"
 HEAD = """# Accuracy studies

@@ -60,15 +60,17 @@ class Study:
 
 
 Score = Callable[[consilia.Plan, consilia.RunResult], Json]
+Train = Callable[[consilia.Plan, Path], consilia.RunResult]
 
 
-def run_case(case: Case, *, curve: bool = False, score: Score | None = None) -> Json:
+def run_case(case: Case, *, curve: bool = False, score: Score | None = None, train: Train | None = None) -> Json:
     """Run a case for each of its seeds and return its plan and what came out.
 
     Args:
         case: What to run.
         curve: Keep the accuracy of every evaluated round, as [[round, accuracy], ...].
         score: Gives more numbers of a run, kept beside the usual ones.
+        train: Runs the plan in a folder in another way than `consilia.run`.
     """
     runs = []
     for seed in case.seeds:
@@ -78,7 +80,8 @@ def run_case(case: Case, *, curve: bool = False, score: Score | None = None) -> 
             tempfile.TemporaryDirectory(dir=scratch()) as folder,
             patch.dict(os.environ, CONSILIA_HOME=str(Path(folder) / "home")),
         ):
-            result = consilia.run(plan, out=Path(folder) / "run")
+            out = Path(folder) / "run"
+            result = consilia.run(plan, out=out) if train is None else train(plan, out)
             more = score(plan, result) if score else {}
         runs.append({"seed": seed, **_kept(result), **more})
         if curve:
