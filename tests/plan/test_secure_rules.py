@@ -33,8 +33,11 @@ SIX = {"A": 199, "B": 172, "C": 30, "D": 85, "E": 60, "F": 70}
         # Who must answer.
         ([*MASKS, "secure_sum.dropouts=2"], "secure_sum.mode", "2 (4 asked, 2 may drop out)"),
         ([*MASKS, "secure_sum.dropouts=9"], "secure_sum.mode", "0 (4 asked"),
-        ([*MASKS, "secure_sum.colluders=3"], "secure_sum.colluders", "at most 2: 3 sites open"),
-        ([*MASKS, "secure_sum.dropouts=1", "secure_sum.colluders=2"], "secure_sum.colluders", "at least two answers"),
+        ([*MASKS, "secure_sum.colluders=2"], "secure_sum.colluders", "at most 1: more of them get two lists"),
+        ([*MASKS, "secure_sum.adversary=passive", "secure_sum.colluders=3"], "secure_sum.colluders", "at most 2: 3 sites"),
+        (["secure_sum.mode=rlwe", "secure_sum.colluders=3"], "secure_sum.colluders", "at most 2: 3 sites open"),
+        ([*MASKS, "secure_sum.adversary=passive", "secure_sum.dropouts=1", "secure_sum.colluders=2"], "secure_sum.colluders",
+         "at least two answers"),
         ([*MASKS, "aggregation.selection=count", "aggregation.count=2"], "secure_sum.mode", "2 (2 asked"),
         ([*MASKS, "aggregation.quorum=0.6"], "aggregation.quorum", "at least the 4 answers of 4"),
         ([*MASKS, "secure_sum.dropouts=1", "aggregation.quorum=2"], "aggregation.quorum", "at least the 3 answers of 4"),
@@ -112,6 +115,17 @@ def test_a_threshold_that_dropouts_miss_names_the_way_out(problems: Problems) ->
     assert "at most 1: 5 of 6 sites" in found
     assert 'secure_sum.adversary = "passive"' in found
     assert problems(*MASKS, "secure_sum.dropouts=2", "secure_sum.adversary=passive", counts=SIX) == []
+
+
+def test_liars_stand_fewer_colluders_than_the_threshold(problems: Problems) -> None:
+    for sites in range(4, 30):
+        counts = {f"s{index}": 40 for index in range(sites)}
+        needed = 2 * sites // 3 + 1
+        most = max(
+            c for c in range(sites) if (sites - c) + 2 * c < 2 * needed
+        )  # honest sites vote once, colluders twice
+        assert problems(*MASKS, f"secure_sum.colluders={most}", counts=counts) == []
+        assert len(problems(*MASKS, f"secure_sum.colluders={most + 1}", counts=counts)) == 1
 
 
 def test_a_sum_that_no_ring_holds_is_refused_with_the_numbers(problems: Problems, private: str) -> None:

@@ -118,14 +118,28 @@ def _answers(plan: Plan, terms: SecureTerms) -> Iterator[Problem]:
     if terms.fewest < needs:
         yield Problem("plan key secure_sum.dropouts", f"at most {terms.cohort - needs}: {needs} of {terms.cohort} sites have "
                       f"to help to open a sum", f"{terms.dropouts}", _fewer(terms))  # fmt: skip
-    if terms.colluders >= needs and terms.mode in ("masks", "rlwe"):
-        yield Problem("plan key secure_sum.colluders", f"at most {needs - 1}: {needs} sites open any site's vector",
-                      f"{terms.colluders}", "Lower it, or ask more sites a round")  # fmt: skip
+    if terms.colluders > _most(terms) and terms.mode in ("masks", "rlwe"):
+        why = "more of them get two lists of survivors voted for" if _lies(terms) else f"{needs} sites open any vector"
+        yield Problem("plan key secure_sum.colluders", f"at most {_most(terms)}: {why}", f"{terms.colluders}",
+                      "Lower it, or ask more sites a round")  # fmt: skip
     elif terms.honest < 2:
         yield Problem("plan key secure_sum.colluders", "at least two answers of sites that do not collude",
                       f"{max(terms.honest, 0)} ({asked}, {terms.colluders} may collude)",
                       "Lower it or secure_sum.dropouts: colluders subtract their own vectors from the sum")  # fmt: skip
     yield from _quorum(plan, terms)
+
+
+def _lies(terms: SecureTerms) -> bool:
+    return terms.mode == "masks" and terms.adversary == "active"
+
+
+def _most(terms: SecureTerms) -> int:
+    """Return how many colluders the threshold stands.
+
+    Against a coordinator that lies, two lists of survivors must not both find t votes: honest sites vote once and colluders
+    twice, so n - c + 2 c < 2 t.
+    """
+    return 2 * terms.threshold - terms.cohort - 1 if _lies(terms) else terms.threshold - 1
 
 
 def _fewer(terms: SecureTerms) -> str:
