@@ -48,8 +48,9 @@ brackets where there are several; each ratio is that of neighbours in time.
 All of a session in process, without a network: keys, signatures, sharing, masks, votes, unmasking; 32-bit words. "Masks
 alone" is the AES-256-CTR keystream and the additions of as many masks, in the same blocks and in the same run: what no
 implementation of this protocol can do without. Sites that drop out do so after they shared their keys, when it costs most.
-A site's time is that of five watched sites. With 500 sites and an active adversary nearly everyone is a neighbour of everyone:
-two thirds of a neighbourhood must answer where three tenths may drop out.
+A site's time is that of five watched sites; signatures and keys weigh more the fewer words there are. With 500 sites, of which
+three tenths may drop out, a passive coordinator needs neighbourhoods of 142. Against an active one, where two thirds of each
+must answer, they would be 452 of 499, so everyone is everyone's neighbour.
 
 {table(head, rows)}
 """

@@ -10,7 +10,7 @@ from tests.secagg.consortium import Run, refusals, revealed, session, starts
 
 from consilia.secagg import client, server
 from consilia.secagg import graph as graphs
-from consilia.secagg.graph import AVAILABILITY, FULL_UP_TO, PRIVACY, Graph, neighbourhood
+from consilia.secagg.graph import AVAILABILITY, FULL_UP_TO, PRIVACY, Graph, least, neighbourhood
 from consilia.secagg.messages import Adverts, Begin, Survivors, ToSite
 from consilia.secagg.params import Session
 
@@ -30,7 +30,7 @@ def part(percent: int, count: int) -> int:
 def test_neighbours_and_thresholds_of_the_table(count: int) -> None:
     """The condition that survivors hang together asks for no more in any of these rows."""
     for (colluding, dropping), expected in TABLE[count].items():
-        assert neighbourhood(count, part(colluding, count), part(dropping, count), "passive") == expected
+        assert least(count, part(colluding, count), part(dropping, count), "passive", count - 2) == expected
 
 
 @pytest.mark.parametrize(("count", "degree", "gone"), [(24, 4, 12), (30, 4, 12), (20, 6, 12)])
@@ -49,11 +49,11 @@ def count_tails(count: int, colluders: int, dropouts: int, degree: int, threshol
     return few and count * graphs._tail(count - 1, dropouts, degree, degree - threshold + 1) <= AVAILABILITY
 
 
-@pytest.mark.parametrize(("count", "colluders", "dropouts"), [(300, 15, 30), (1000, 100, 100), (500, 50, 150)])
+@pytest.mark.parametrize(("count", "colluders", "dropouts"), [(300, 15, 30), (1000, 100, 100), (500, 50, 50)])
 def test_an_active_coordinator_needs_larger_neighbourhoods_with_two_thirds(
     count: int, colluders: int, dropouts: int
 ) -> None:
-    passive, active = (neighbourhood(count, colluders, dropouts, kind) for kind in ("passive", "active"))
+    passive, active = (least(count, colluders, dropouts, kind, count // 2) for kind in ("passive", "active"))
     assert passive is not None
     assert active is not None
     assert active[0] > passive[0]
@@ -69,7 +69,7 @@ def test_an_active_coordinator_finds_no_two_gaps(
     count: int, colluders: int, dropouts: int, size: tuple[int, int]
 ) -> None:
     """Two stretches of half a neighbourhood, each with enough colluders to open the sites beside it."""
-    assert neighbourhood(count, colluders, dropouts, "active") == size
+    assert least(count, colluders, dropouts, "active", count // 2) == size
 
     def apart(degree: int) -> float:
         enough = 2 * degree // 3 + 1 - degree // 2
@@ -79,14 +79,31 @@ def test_an_active_coordinator_finds_no_two_gaps(
 
 
 def test_too_many_colluders_for_any_sparse_graph() -> None:
-    assert neighbourhood(200, 66, 20, "active") is None
+    assert least(200, 66, 20, "active", 198) is None
+
+
+def test_the_full_graph_where_half_of_the_others_are_not_enough_and_up_to_a_hundred_sites() -> None:
+    assert least(500, 50, 150, "active", 498) == (452, 302)
+    assert neighbourhood(500, 50, 150, "active") is None
+    assert least(100, 10, 10, "passive", 98) == (22, 12)
+    assert neighbourhood(100, 10, 10, "passive") is None
+    assert neighbourhood(101, 10, 10, "passive") == (22, 12)
+
+
+def test_a_tenth_may_collude_whatever_the_plan_says() -> None:
+    assert (
+        neighbourhood(300, 0, 30, "passive")
+        == neighbourhood(300, 30, 30, "passive")
+        == least(300, 30, 30, "passive", 150)
+    )
+    assert neighbourhood(300, 40, 30, "passive") != neighbourhood(300, 30, 30, "passive")
 
 
 def test_the_tail_is_the_hypergeometric_one() -> None:
     rng = np.random.default_rng(0)
     seen = rng.hypergeometric(30, 70, 20, 200_000)
-    for least in (0, 3, 6, 9):
-        assert graphs._tail(100, 30, 20, least) == pytest.approx((seen >= least).mean(), abs=0.005)
+    for few in (0, 3, 6, 9):
+        assert graphs._tail(100, 30, 20, few) == pytest.approx((seen >= few).mean(), abs=0.005)
     assert graphs._tail(100, 30, 20, 31) == 0
 
 
@@ -102,7 +119,7 @@ def pieces(graph: Graph, kept: set[str]) -> int:
 
 
 def test_two_gaps_of_half_a_neighbourhood_part_the_survivors_and_one_does_not() -> None:
-    of = session(120, fewest=110)
+    of = session(120, fewest=110, adversary="passive")
     graph = Graph.of(of, b"d" * 32, of.cohort)
     assert graph.ring is not None
     half, ring = graph.degree // 2, graph.ring
@@ -113,7 +130,7 @@ def test_two_gaps_of_half_a_neighbourhood_part_the_survivors_and_one_does_not() 
 
 
 def test_a_site_next_to_a_gap_is_opened_only_with_colluders_in_it() -> None:
-    of = session(120, fewest=110)
+    of = session(120, fewest=110, adversary="passive")
     graph = Graph.of(of, b"d" * 32, of.cohort)
     assert graph.ring is not None
     around = set(graph.holders(graph.ring[0])) - set(graph.ring[1 : 1 + graph.degree // 2])
@@ -123,7 +140,7 @@ def test_a_site_next_to_a_gap_is_opened_only_with_colluders_in_it() -> None:
 
 
 def test_a_sparse_graph_is_regular_mutual_and_of_everyone() -> None:
-    of = session(120, fewest=110)
+    of = session(120, fewest=110, adversary="passive")
     graph = Graph.of(of, b"d" * 32, of.cohort)
     assert graph.ring is not None
     assert sorted(graph.ring) == list(of.cohort)
@@ -135,7 +152,7 @@ def test_a_sparse_graph_is_regular_mutual_and_of_everyone() -> None:
 
 
 def test_the_order_depends_on_all_adverts_and_nobody_else() -> None:
-    of = session(120, fewest=110)
+    of = session(120, fewest=110, adversary="passive")
     rings = [Graph.of(of, digest, of.cohort).ring for digest in (b"a" * 32, b"b" * 32, b"a" * 32)]
     assert rings[0] == rings[2] != rings[1]
     assert rings[0] is not None

@@ -8,7 +8,9 @@ Source:
     A. Shamir (1979), How to share a secret. Communications of the ACM 22(11).
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 
 from consilia.core.errors import ProtocolError
 from consilia.core.randomness import SecretRng
@@ -59,14 +61,14 @@ def weights(holders: Sequence[int]) -> dict[int, int]:
     Args:
         holders: Distinct positive numbers, t of them.
     """
-    result = {}
-    for x in holders:
-        above, below = 1, 1
-        for other in holders:
-            if other != x:
-                above = above * other % PRIME
-                below = below * (other - x) % PRIME
-        result[x] = above * pow(below, -1, PRIME) % PRIME
+    everyone = math.prod(holders)
+    # Differences are small, so their plain product is cheap; inverses are dear, so one is taken for all of them.
+    below = [x * math.prod([other - x for other in holders if other != x]) % PRIME for x in holders]
+    before = [1, *accumulate(below, lambda one, other: one * other % PRIME)]
+    inverse, result = pow(before.pop(), -1, PRIME), {}
+    for x, own, others in zip(reversed(holders), reversed(below), reversed(before), strict=True):
+        result[x] = everyone * inverse * others % PRIME
+        inverse = inverse * own % PRIME
     return result
 
 

@@ -1,9 +1,10 @@
 """Who shares masks with whom: everyone with everyone in a session of up to 100 sites, with k neighbours each above.
 
-Above 100, the sites stand on a ring in an order that nobody picks, and each is the neighbour of the k / 2 before it and the
-k / 2 after it. Its secrets are shared among those k, and t of them open one. The order comes from all adverts of the
-session, so it is not known before the last site has chosen its keys. A coordinator that holds back adverts, or a site in
-league with it that tries one key after another, gets a new order with each try: scrypt makes a try cost about 50 ms.
+Above 100, where half of the others are enough, the sites stand on a ring in an order that nobody picks, and each is the
+neighbour of the k / 2 before it and the k / 2 after it. Its secrets are shared among those k, and t of them open one. The
+order comes from all adverts of the session, so it is not known before the last site has chosen its keys. A coordinator that
+holds back adverts, or a site in league with it that tries one key after another, gets a new order with each try: scrypt makes
+a try cost about 50 ms.
 
 How large k and t must be, for n sites of which c collude with the coordinator and r - c drop out, a uniform order:
 
@@ -38,7 +39,7 @@ PRIVACY = 2.0**-40
 AVAILABILITY = 2.0**-20
 ONE_COLLUDES_IN = 10  # where the plan names fewer: a sparse graph shall not rest on everyone's honesty
 
-_MOST = 512  # neighbours looked for: with more of them the full graph is no dearer than it is worth
+_MOST = 512  # neighbours that are looked for
 
 
 @dataclass(frozen=True)
@@ -67,10 +68,7 @@ class Graph:
             names: Who advertised, ascending.
         """
         count = len(names)
-        colluders = max(session.colluders, count // ONE_COLLUDES_IN)
-        found = None
-        if count > FULL_UP_TO:
-            found = neighbourhood(count, colluders, max(count - session.fewest, 0), session.adversary)
+        found = neighbourhood(count, session.colluders, max(count - session.fewest, 0), session.adversary)
         if found is None:
             return cls(names, session.threshold, None, count - 1)
         degree, threshold = found
@@ -89,19 +87,25 @@ class Graph:
         return self.names if self.ring is None else self.neighbours(site)
 
 
-@lru_cache(maxsize=64)
 def neighbourhood(count: int, colluders: int, dropouts: int, adversary: str) -> tuple[int, int] | None:
-    """Return the least k, even, and the least t for it; None if only the full graph will do.
+    """Return k and t of a session; None if everyone is everyone's neighbour.
 
     Args:
         count: n, sites.
-        colluders: Sites that may pool what they know with the coordinator.
+        colluders: Sites that may pool what they know with the coordinator; at least a tenth is allowed for.
         dropouts: Sites that may drop out.
         adversary: "active" or "passive".
     """
-    for degree in range(2, min(count - 1, _MOST), 2):
-        least = least_threshold(adversary, degree)
-        for threshold in range(least, degree + 1):
+    if count <= FULL_UP_TO:
+        return None
+    return least(count, max(colluders, count // ONE_COLLUDES_IN), dropouts, adversary, count // 2)
+
+
+@lru_cache(maxsize=64)
+def least(count: int, colluders: int, dropouts: int, adversary: str, most: int) -> tuple[int, int] | None:
+    """Return the least k, even and at most `most`, that will do, and the least t for it; None if there is none."""
+    for degree in range(2, min(most, _MOST) + 1, 2):
+        for threshold in range(least_threshold(adversary, degree), degree + 1):
             if count * _tail(count - 1, colluders, degree, threshold) <= PRIVACY:
                 break
         else:

@@ -85,6 +85,11 @@ class State:
         """True once a masked vector may have left: then no other session may have one for this run, round and purpose."""
         return len(self.accepted) > _STAGES.index(Given)
 
+    @property
+    def voted(self) -> tuple[str, ...]:
+        """The survivors that this site has voted for; empty before."""
+        return self.survivors.names if len(self.accepted) > _STAGES.index(Survivors) else ()
+
     def with_(self, event: Accepted) -> "State":
         """Return the state after one more event."""
         return replace(self, accepted=(*self.accepted, event))
