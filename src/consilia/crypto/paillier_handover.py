@@ -2,7 +2,8 @@
 
 Guarantees:
     Only the reader learns the key, and takes none but the maker's for this context. Without the maker's signature a
-    coordinator could hand out a key of its own and read everything that is encrypted under it.
+    coordinator could hand out a key of its own and read everything that is encrypted under it. Since the reader's key is
+    drawn for one time, what was handed over once cannot be handed over again to a site that has since started anew.
     **Not covered**: a maker that gives the key away, or a different one to each site (their sums then do not open).
 """
 
@@ -24,7 +25,7 @@ def hand_over(key: PaillierKey, *, context: bytes, maker: SigningKey, reader: by
         key: The key.
         context: What it is for, 32 bytes; hashes the run, the plan and the roster.
         maker: The signing key of the site that made it.
-        reader: The other site's public X25519 key, from the roster.
+        reader: A public X25519 key of the other site, signed by it and drawn for this one time.
         rng: The maker's secret randomness.
     """
     sealed = seal(reader, key.to_bytes(), info=_PURPOSE + context, rng=rng)
@@ -38,7 +39,7 @@ def take_over(payload: Bytes, *, context: bytes, maker: bytes, reader: ExchangeK
         payload: As it came.
         context: What the key must be for.
         maker: The maker's public Ed25519 key, from the roster.
-        reader: This site's key.
+        reader: The key that this site drew; it must be forgotten after that.
         bits: Length of the modulus, from the plan.
 
     Raises:

@@ -65,7 +65,7 @@ def key_bytes(plan: RunPlan) -> Bytes:
     """Return what the keys of a run take, once, for all sites together.
 
     Of a joint key each site sends its part, which all get, and a share to every other; of a Paillier key the first site
-    hands one over to every other.
+    hands one over to every other, which has said what it shall be sealed to.
     """
     sites, secure = len(plan.sites), plan.secure
     if secure is not None and secure.mode == "rlwe":
@@ -74,7 +74,8 @@ def key_bytes(plan: RunPlan) -> Bytes:
     if secure is not None and secure.mode == "paillier":
         bits = plan.plan.secure_sum.key_bits
         key = bits // 8 + _SIGNATURE + KEY_SIZE + _TAG
-        return Bytes(sites * (key + _around(plan)), sites * key + bits // 8)
+        greeting, around = _SIGNATURE + KEY_SIZE, _around(plan)
+        return Bytes(sites * (greeting + key + 2 * around), sites * (greeting + key + 2 * around) + bits // 8)
     return Bytes()
 
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from consilia.core.errors import ProtocolError
 from consilia.core.randomness import SecretRng
 from consilia.core.update import Bytes
+from consilia.crypto.keys import ExchangeKey
 from consilia.crypto.paillier import PaillierCipher, PaillierSums
 from consilia.crypto.paillier_handover import hand_over, take_over
 from consilia.crypto.paillier_key import PaillierKey, keypair
@@ -15,10 +16,12 @@ from consilia.crypto.paillier_lanes import Lanes
 from consilia.crypto.paillier_opening import Opening
 from consilia.crypto.paillier_public import PaillierPublic
 from consilia.rounds.secure.schemes import Ask
+from consilia.rounds.secure.signed import read, sign
 from consilia.secagg.framing import join, join_named, split, split_named
 from consilia.secagg.roster import Identity, Roster
 
-_MAKE, _TAKE, _OPEN = "make", "take", "open"
+_GREET, _MAKE, _TAKE, _OPEN = "greet", "make", "take", "open"
+_GREETING, _WHO = b"reader of a key", "the greetings of the sites"
 
 
 def _number(names: tuple[str, ...], site: str) -> int:
@@ -34,6 +37,10 @@ class PaillierSite:
         lanes: How the plan's vectors lie in plaintexts.
         context: What the key is for, 32 bytes.
         fewest: Vectors in a sum that it helps to open, at least.
+
+    Guarantees:
+        The key is sealed to a key that its reader drew for this one time, so a key handed over before a restart cannot be
+        handed over again to a site that has forgotten what it opened under it.
     """
 
     def __init__(self, identity: Identity, roster: Roster, lanes: Lanes, context: bytes, fewest: int) -> None:
@@ -44,26 +51,32 @@ class PaillierSite:
         self._fewest = fewest
         self._names = tuple(member.name for member in roster.members)
         self._key: PaillierKey | None = None
+        self._reader: ExchangeKey | None = None
         self._answers: dict[bytes, tuple[bytes, bytes]] = {}
 
     def step(self, step: str, content: bytes, rng: SecretRng) -> bytes:
-        """Make the key for all, or take the one that the first site of the roster made."""
-        maker = self._names[0]
+        """Say what the key shall be sealed to; make it for all; or take the one that the first site of the roster made."""
+        maker, labels = self._names[0], [self._context, _GREETING]
+        if step == _GREET:
+            self._reader = ExchangeKey.draw(rng)
+            return sign(self._identity, labels, self._reader.public)
         if step == _MAKE and self._identity.name == maker:
+            greeted = split_named(content, who=_WHO)
+            readers = {name: read(self._roster, name, labels, greeting) for name, greeting in greeted.items()}
             self._key = keypair(self._lanes.bits, rng)
             sealed = {
-                member.name: hand_over(self._key, context=self._context, maker=self._identity.signing,
-                                       reader=member.sealing, rng=rng)
-                for member in self._roster.members[1:]
-            }  # fmt: skip
+                name: hand_over(self._key, context=self._context, maker=self._identity.signing, reader=reader, rng=rng)
+                for name, reader in readers.items()
+            }
             return join([self._key.public.to_bytes(), join_named(sealed)])
-        if step == _TAKE:
+        if step == _TAKE and self._reader is not None:
             self._key = take_over(
-                content, context=self._context, maker=self._roster.by_name[maker].verifying,
-                reader=self._identity.sealing, bits=self._lanes.bits,
+                content, context=self._context, maker=self._roster.by_name[maker].verifying, reader=self._reader,
+                bits=self._lanes.bits,
             )  # fmt: skip
+            self._reader = None
             return b""
-        raise self._refusal(f"the steps {_MAKE} or {_TAKE}, in its turn", step)
+        raise self._refusal(f"the steps {_GREET}, {_MAKE} or {_TAKE}, in its turn", step)
 
     def encrypt(self, context: bytes, values: NDArray[np.int64], rng: SecretRng) -> bytes:
         """Encrypt the one vector of a context."""
@@ -122,14 +135,17 @@ class PaillierCoordinator:
 
     def ceremony(self, ask: Ask) -> None:
         """Let the first site make the key and carry it, sealed, to the others."""
-        maker = self._names[0]
-        made = ask(_MAKE, {maker: b""})
+        maker, others = self._names[0], self._names[1:]
+        greeted = ask(_GREET, dict.fromkeys(others, b""))
+        if missing := [name for name in others if name not in greeted]:
+            raise _missing(missing, "every site, to say what the key shall be sealed to")
+        made = ask(_MAKE, {maker: join_named(greeted)})
         if maker not in made:
             raise _missing([maker], "the site that makes the key")
         public, sealed = split(made[maker], 2, who=maker)
         self._sums = PaillierSums(PaillierPublic.from_bytes(public, who=maker), self._lanes)
         taken = ask(_TAKE, split_named(sealed, who=maker))
-        if missing := [name for name in self._names[1:] if name not in taken]:
+        if missing := [name for name in others if name not in taken]:
             raise _missing(missing, "every site, to take the key")
 
     def add(self, payloads: Iterable[Bytes], dim: int) -> bytes:
