@@ -4,7 +4,9 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from consilia.core.update import Gone
+from consilia.core.update import Gone, ProtocolMessage
+from consilia.core.wire import decode
+from consilia.crypto.attestation.attester import Attester
 from consilia.plan.load import from_text
 from consilia.plan.schema import Plan
 from consilia.rounds.coordinator import Coordinator, server_optimizer
@@ -12,6 +14,7 @@ from consilia.rounds.ports import Arrival
 from consilia.rounds.state import TrainingState, to_bytes
 from consilia.store.journal import Journal
 from consilia.transport.simulation import Simulation, entropy_of, prepare
+from consilia.transport.sums import gatherer_of
 
 HEART = """
 [run]
@@ -56,14 +59,24 @@ Tamper = Callable[[str, int, bytes], list[bytes | Gone | tuple[str, bytes]]]
 
 
 class Misbehaving:
-    """The in-process transport with a hand in it: what a site's n-th answer becomes."""
+    """The in-process transport with a hand in it: what a site's n-th answer becomes, and which tasks it never hears of.
+
+    `asked` holds the last task of each site that was delivered: what an answer is to.
+    """
 
     def __init__(self, inner: object, tamper: Tamper) -> None:
         self.inner, self.tamper = inner, tamper
+        self.unheard: Callable[[str, ProtocolMessage], bool] = lambda _site, _task: False
         self.answers: dict[str, int] = {}
+        self.asked: dict[str, ProtocolMessage] = {}
         self.up: list[tuple[str, bytes]] = []
 
     def send(self, site: str, frame: bytes) -> None:
+        task = decode(frame, who="bench")
+        assert isinstance(task, ProtocolMessage)
+        if self.unheard(site, task):
+            return
+        self.asked[site] = task
         self.inner.send(site, frame)  # type: ignore[attr-defined]
 
     def events(self, timeout: float) -> Iterator[Arrival | Gone]:
@@ -85,8 +98,15 @@ class Misbehaving:
 class Bench:
     """A coordinator and its sites on real stores, taken apart so that a test can reach in."""
 
-    def __init__(self, plan: Plan, folder: Path, tamper: Tamper | None = None, run: str = "bench") -> None:
-        self.prepared = prepare(plan, Path.cwd())
+    def __init__(
+        self,
+        plan: Plan,
+        folder: Path,
+        tamper: Tamper | None = None,
+        run: str = "bench",
+        attester: Attester | None = None,
+    ) -> None:
+        self.prepared = prepare(plan, folder)
         self.simulation = Simulation(self.prepared, run=run, home=folder)
         self.simulation.admit()
         state = TrainingState(
@@ -101,9 +121,14 @@ class Bench:
             state=to_bytes(state),
         )
         self.transport = Misbehaving(self.simulation.transport, tamper or (lambda _site, _n, frame: [frame]))
+        entropy = entropy_of(plan)
+        self.gatherer = gatherer_of(
+            self.prepared.run_plan, self.simulation.consortium, run=run, transport=self.transport, entropy=entropy,
+            records=[], pipelines=self.prepared.pipelines, policy=self.prepared.policy, attester=attester,
+        )  # fmt: skip
         self.coordinator = Coordinator(
             self.prepared.run_plan, run=run, state=state, pipelines=self.prepared.pipelines, transport=self.transport,
-            journal=self.journal, entropy=entropy_of(plan), clock=time.monotonic,
+            journal=self.journal, entropy=entropy, clock=time.monotonic, gatherer=self.gatherer,
         )  # fmt: skip
 
     def close(self) -> None:

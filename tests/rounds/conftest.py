@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from tests.rounds.bench import Bench, Tamper
 
+from consilia.crypto.attestation.attester import Attester
 from consilia.plan.schema import Plan
 
 
@@ -13,8 +14,8 @@ from consilia.plan.schema import Plan
 def bench(tmp_path: Path) -> Iterator[Callable[..., Bench]]:
     made: list[Bench] = []
 
-    def make(plan: Plan, tamper: Tamper | None = None, run: str = "bench") -> Bench:
-        made.append(Bench(plan, tmp_path, tamper, run))
+    def make(plan: Plan, tamper: Tamper | None = None, run: str = "bench", attester: Attester | None = None) -> Bench:
+        made.append(Bench(plan, tmp_path, tamper, run, attester))
         return made[-1]
 
     yield make

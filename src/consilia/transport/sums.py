@@ -48,12 +48,12 @@ def site_sum(
     pipelines: Sequence[Pipeline], policy: Policy | None,
 ) -> SiteSum:  # fmt: skip
     """Return a site's half of the plan's secure sum."""
-    everyone = tuple(sorted(terms.name for terms in plan.sites))
+    everyone, rounds = tuple(sorted(terms.name for terms in plan.sites)), len(plan.schedule)
 
     def cohort(purpose: str, round_number: int) -> tuple[str, ...]:
         if purpose != UPDATE:
-            return everyone
-        return tuple(sorted(plan.schedule[round_number - 1])) if 0 < round_number <= len(plan.schedule) else ()
+            return everyone if 0 < round_number <= rounds + 1 else ()  # the result is scored once more, after the last
+        return tuple(sorted(plan.schedule[round_number - 1])) if 0 < round_number <= rounds else ()
 
     secure, party = half.secure, consortium.parties[half.terms.name]
     if secure is None:

@@ -48,7 +48,7 @@ class AttestedSums:
         self._attester = attester
         self._max_age = max_age
         self._now = now
-        self._shown: int | None = None
+        self._shown: dict[str, int] = {}
         self._weights = {terms.name: terms.weight for terms in plan.sites}
         self._timeout = plan.plan.aggregation.deadline_seconds
         self._body: dict[str, Json] = {"plan": plan.digest, "run": run, "session": "attested"}
@@ -100,18 +100,21 @@ class AttestedSums:
         return self._attester.open_sealed(bytes(upload), info=info_of(self._context, site, purpose, number))
 
     def _show(self, number: int) -> Traffic:
-        """Let every site verify what runs here: at first, and again before what it believes grows too old."""
-        traffic = Traffic()
-        if self._shown is not None and self._now() - self._shown < self._max_age // 2:
+        """Let each site verify what runs here: at first, and again before what it believes grows too old."""
+        traffic, now = Traffic(), self._now()
+        due = [
+            site for site in self._weights if site not in self._shown or now - self._shown[site] >= self._max_age // 2
+        ]
+        if not due:
             return traffic
-        self._shown = self._now()
-        nonces = self._asked(CHALLENGE, dict.fromkeys(self._weights, b""), number, traffic)
+        nonces = self._asked(CHALLENGE, dict.fromkeys(due, b""), number, traffic)
         evidence = {
             site: self._attester.evidence(context=self._context, nonce=nonce).to_bytes()
             for site, nonce in sorted(nonces.items())
             if len(nonce) == 32
         }
-        self._asked(EVIDENCE, evidence, number, traffic)
+        believed = self._asked(EVIDENCE, evidence, number, traffic)
+        self._shown |= dict.fromkeys(believed, now)
         return traffic
 
     def _asked(self, stage: str, contents: Mapping[str, bytes], number: int, traffic: Traffic) -> dict[str, bytes]:

@@ -14,11 +14,11 @@ from consilia.plan.secure import SecureTerms
 from consilia.rounds.entropy import Entropy
 from consilia.rounds.exchange import Traffic, ask, exchange
 from consilia.rounds.gather import Gathered, Metrics, Scored, quorum, too_few
-from consilia.rounds.lanes import read_scores, read_update
+from consilia.rounds.lanes import read_scores
 from consilia.rounds.ports import Transport
 from consilia.rounds.secure.cipher_site import context_of
 from consilia.rounds.secure.schemes import Ask, CoordinatorScheme
-from consilia.rounds.secure.shape import EVALUATION, UPDATE, Shape, shape_of
+from consilia.rounds.secure.shape import EVALUATION, UPDATE, Shape, shape_of, weight_and_loss
 
 
 class CipherSums:
@@ -51,22 +51,23 @@ class CipherSums:
 
     def updates(self, number: int, asked: Sequence[str], payload: bytes, counted: Mapping[str, int]) -> Gathered:
         """Ask a round's cohort to train, and have the sum of its updates opened."""
-        traffic = self._keys()
+        traffic, missing = self._keys()
+        if missing:
+            return Gathered([], {}, None, 0.0, {}, traffic=traffic, reason=missing)
         shape = shape_of(self._plan, self._secure, UPDATE, number, len(self._names))
         names, dropped, metrics, opened, reason = self._sum(UPDATE, number, asked, payload, counted, shape, traffic)
         if opened is None:
             return Gathered([], dropped, None, 0.0, metrics, traffic=traffic, reason=reason)
         total, numbers = shape.split(opened)
         heaviest = max(terms.weight for terms in self._plan.sites)
-        weight, loss = 0.0, None
-        if numbers:
-            shares, weighted = read_update(numbers)
-            weight, loss = shares * heaviest, weighted / shares if shares > 0 else None
+        weight, loss = weight_and_loss(self._plan, names, numbers)
         return Gathered(names, dropped, total, weight, metrics, loss=loss, traffic=traffic, factor=heaviest)
 
     def scores(self, number: int, payload: bytes, counted: Mapping[str, int]) -> Scored:
         """Ask every site how a model does on its held-out rows, and have the sums opened."""
-        traffic = self._keys()
+        traffic, missing = self._keys()
+        if missing:
+            return Scored({}, None, traffic)
         shape = shape_of(self._plan, self._secure, EVALUATION, number, len(self._names))
         opened = self._sum(EVALUATION, number, self._names, payload, counted, shape, traffic)[3]
         return Scored({}, None if opened is None else read_scores(shape.split(opened)[1]), traffic)
@@ -74,15 +75,18 @@ class CipherSums:
     def stepped(self, model_digest: str) -> None:
         """Nothing is written down: no vector of a site has a digest that it could check."""
 
-    def _keys(self) -> Traffic:
-        """Let the sites make their keys, once a process."""
+    def _keys(self) -> tuple[Traffic, str | None]:
+        """Let the sites make their keys, once a process; or say why there are none: the next round tries again."""
         traffic = Traffic()
         if not self._keyed:
             name = self._entropy.stream("keys").token(16).hex()
             self._body = {**self._body, "session": name}
-            self._scheme.ceremony(self._asker(0, {}, traffic))
+            try:
+                self._scheme.ceremony(self._asker(0, {}, traffic))
+            except ProtocolError as error:
+                return traffic, str(error)
             self._keyed = True
-        return traffic
+        return traffic, None
 
     def _sum(
         self, purpose: str, number: int, asked: Sequence[str], payload: bytes, counted: Mapping[str, int], shape: Shape,

@@ -41,8 +41,9 @@ class CipherSite:
         entropy: Source of secret randomness.
 
     Guarantees:
-        For each round and purpose at most one vector leaves under the keys of this process. Keys are in memory only: after a
-        kill sites make new ones, and what was encrypted under the old ones can never be opened.
+        For each round and purpose of the public schedule at most one vector leaves this process, whatever keys are made.
+        Keys are in memory only: after a kill sites make new ones, and what was encrypted under the old ones can never be
+        opened. An update that left before the kill is never encrypted again (`rounds.site`).
         The coordinator alone learns sums of enough vectors and nothing else. What it can learn together with sites: see the
         scheme.
     """
@@ -61,7 +62,8 @@ class CipherSite:
         self._scheme = scheme
         self._entropy = entropy
         self._session = ""
-        self._sent: dict[bytes, tuple[str, bytes]] = {}
+        self._sent: set[bytes] = set()
+        self._newest: dict[str, tuple[bytes, str, bytes]] = {}
 
     def answer(self, task: ProtocolMessage) -> ProtocolMessage:
         """Take a step of the ceremony, or help to open a sum.
@@ -79,15 +81,16 @@ class CipherSite:
             context = context_of(self._context, purpose, task.round)
             answer = self._scheme.open(content, context, shape.dim, self._cohort(purpose, task.round), rng)
         else:
-            if session != self._session:
-                self._session, self._sent = session, {}
             answer = self._scheme.step(stage, content, rng)
+            self._session = session
         body: dict[str, Json] = {"stage": stage, "session": session}
         return ProtocolMessage("sum", self._name, task.round, body, answer)
 
     def ready(self, purpose: str, task: ProtocolMessage, model_digest: str) -> None:
-        """Check that the keys are those that the task speaks of."""
+        """Check that the keys are those that the task speaks of, and that this site is asked by the public schedule."""
         self._agree(task)
+        if self._name not in self._cohort(purpose, task.round):
+            raise self._refusal("a round of the schedule that asks it", f"round {task.round}")
 
     def update(self, task: ProtocolMessage, vector: Array, loss: float | None, rng: SecretRng) -> bytes:
         """Return the encrypted update."""
@@ -105,12 +108,13 @@ class CipherSite:
         # Rounding and noise stay within the bound but for a chance below 2^-40; a value beyond it loses little at the edge.
         values = np.clip(values, -self._secure.value_bound, self._secure.value_bound)
         context, digest = context_of(self._context, purpose, task.round), digest_bytes(values.tobytes())
-        known = self._sent.get(context)
-        if known is None:
-            known = self._sent[context] = digest, self._scheme.encrypt(context, values, rng.derive("cipher"))
-        if known[0] != digest:
+        if context not in self._sent:
+            self._newest[purpose] = context, digest, self._scheme.encrypt(context, values, rng.derive("cipher"))
+            self._sent.add(context)
+        known = self._newest[purpose]
+        if known[:2] != (context, digest):
             raise self._refusal(f"one vector for the {purpose} of round {task.round}", "another one")
-        return known[1]
+        return known[2]
 
     def _agree(self, task: ProtocolMessage) -> None:
         if not self._session or self._text(task, "session") != self._session:

@@ -7,6 +7,7 @@ from consilia.core.errors import StoreError
 from consilia.secagg.client import State
 from consilia.secagg.params import ID_SIZE, Session
 from consilia.secagg.roster import Identity
+from consilia.secagg.transcript import Witness
 
 _DIGEST = 64  # hex digits
 
@@ -22,6 +23,12 @@ class Sum:
 
     state: State
     upload: str = ""
+
+    @property
+    def witness(self) -> Witness:
+        """What the site can hold the coordinator's entry of the session against."""
+        session = self.state.session
+        return Witness(session.context.hex(), session.model_digest, self.upload, self.state.voted)
 
     def to_bytes(self) -> bytes:
         """Return session id, model, upload and state, for `from_bytes`."""

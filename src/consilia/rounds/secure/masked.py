@@ -14,10 +14,10 @@ from consilia.plan.secure import SecureTerms
 from consilia.rounds.entropy import Entropy
 from consilia.rounds.exchange import Traffic, ask, exchange
 from consilia.rounds.gather import Gathered, Metrics, Scored, quorum, too_few
-from consilia.rounds.lanes import read_scores, read_update
+from consilia.rounds.lanes import read_scores
 from consilia.rounds.ports import Transport
 from consilia.rounds.secure.sessions import session_of
-from consilia.rounds.secure.shape import EVALUATION, UPDATE, shape_of
+from consilia.rounds.secure.shape import EVALUATION, UPDATE, shape_of, weight_and_loss
 from consilia.secagg import server, transcript
 from consilia.secagg.messages import Advert, Begin, Inbox, Masked, ToSite, from_site
 from consilia.secagg.params import ID_SIZE, Session
@@ -102,10 +102,7 @@ class MaskedSums:
         reason = too_few(len(names), len(asked), quorum(self._plan.plan.aggregation.quorum, len(asked)))
         self._last = session, ended.end
         heaviest = max(terms.weight for terms in self._plan.sites)
-        weight, loss = 0.0, None
-        if numbers:
-            shares, weighted = read_update(numbers)
-            weight, loss = shares * heaviest, weighted / shares if shares > 0 else None
+        weight, loss = weight_and_loss(self._plan, names, numbers)
         return Gathered(
             names, {site: why for site, why in dropped.items() if site not in names}, None if reason else total, weight,
             ended.metrics, loss=loss, traffic=ended.traffic, reason=reason, factor=heaviest,

@@ -45,6 +45,8 @@ class MaskedSite:
         also after a kill: that it may have left is on disk before it does, and another session of that round is refused
         then. What the site votes for is on disk before its vote leaves, so it never gives away shares of two kinds.
         A session that a kill took from memory before that is lost: nothing more is said in it.
+        Of scores, one masked vector leaves for each round of the schedule, by each process of the site: a run that is
+        resumed may ask again. Charged scores are sealed, and leave once (`rounds.site`).
     """
 
     def __init__(
@@ -60,7 +62,7 @@ class MaskedSite:
         self._store = store
         self._entropy = entropy
         self._sums: dict[str, Sum] = {}
-        self._watch = Watch(run, party, store)
+        self._watch = Watch(run, party, store, self._witness)
         self._name = party.identity.name
         self._who = f"site {self._name}"
 
@@ -116,7 +118,7 @@ class MaskedSite:
         found = self._found(purpose, task.round)
         if found is not None and found.state.session.session_id == begin.session_id:
             return
-        if purpose == UPDATE and found is not None and found.state.masked:
+        if found is not None and found.state.masked:
             raise self._refusal(f"the session of round {task.round} in which it has answered", "another one")
         rng = self._entropy.stream("sum", purpose, self._name, task.round)
         session = self._session(purpose, task.round, model, begin.session_id)
@@ -130,10 +132,6 @@ class MaskedSite:
         self._sums[purpose] = after = Sum(state, masked or before.upload)
         if purpose == UPDATE and isinstance(event, Contribution | Survivors) and after.upload:
             self._store.keep(self._run, purpose, task.round, after.to_bytes())
-            voted = state.survivors.names if isinstance(event, Survivors) and not state.reason else ()
-            self._watch.sent(task.round, Witness(
-                state.session.context.hex(), state.session.model_digest, after.upload, voted
-            ))  # fmt: skip
         if isinstance(event, Inbox | Contribution) and state.reason:
             # Nobody is answered by this step itself: the reason goes out with the task's refusal.
             raise self._refusal("a session that goes on", state.reason)
@@ -148,14 +146,18 @@ class MaskedSite:
     def _found(self, purpose: str, round_number: int) -> Sum | None:
         """Return where the round's sum stands; that of an update also if another process left it."""
         known = self._sums.get(purpose)
-        if known is None and purpose == UPDATE:
-            raw = self._store.state(self._run, purpose, round_number)
-            if raw is not None:
-                known = Sum.from_bytes(
-                    raw, lambda model, sid: self._session(purpose, round_number, model, sid), self._party.identity
-                )
-                self._sums[purpose] = known
-        return known if known is not None and known.state.session.round == round_number else None
+        if known is not None and known.state.session.round == round_number:
+            return known
+        raw = self._store.state(self._run, purpose, round_number) if purpose == UPDATE else None
+        if raw is None:
+            return None
+        return Sum.from_bytes(
+            raw, lambda model, sid: self._session(purpose, round_number, model, sid), self._party.identity
+        )
+
+    def _witness(self, round_number: int) -> Witness | None:
+        found = self._found(UPDATE, round_number)
+        return found.witness if found is not None and found.upload else None
 
     def _session(self, purpose: str, round_number: int, model: str, session_id: bytes) -> Session:
         return session_of(

@@ -1,5 +1,6 @@
 """Which elements a secure sum adds: the update's integers, then the numbers that ride along."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,7 +8,7 @@ from numpy.typing import NDArray
 
 from consilia.plan.run_plan import RunPlan, SiteHalf
 from consilia.plan.secure import SecureTerms
-from consilia.rounds.lanes import Lanes, limb_bits
+from consilia.rounds.lanes import Lanes, limb_bits, read_update
 
 UPDATE, EVALUATION = "update", "evaluation"
 
@@ -56,3 +57,18 @@ def shape_of(plan: RunPlan | SiteHalf, secure: SecureTerms, purpose: str, round_
     return Shape(
         secure.grids[plan.phase(round_number).index].kept, Lanes(limb, 2 if plan.plan.privacy.unit == "none" else 0)
     )
+
+
+def weight_and_loss(plan: RunPlan, names: Iterable[str], numbers: Sequence[int]) -> tuple[float, float | None]:
+    """Return the sum of these sites' weights, and their mean training loss where it may be known.
+
+    Args:
+        plan: The checked plan.
+        names: Whose updates are in the sum.
+        numbers: Sums of what rode along; nothing did where weights are the plan's public numbers.
+    """
+    weights = {terms.name: terms.weight for terms in plan.sites}
+    if not numbers:
+        return sum(weights[name] for name in names), None
+    shares, weighted = read_update(numbers)
+    return shares * max(weights.values()), weighted / shares if shares > 0 else None

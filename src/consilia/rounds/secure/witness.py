@@ -1,6 +1,7 @@
 """What a site does with the coordinator's signed entries: it checks each, keeps it, and stops where one does not fit."""
 
 import json
+from collections.abc import Callable
 
 from consilia.core.canonical import canonical_bytes
 from consilia.core.errors import ProtocolError
@@ -17,24 +18,24 @@ class Watch:
         run: Id of the run.
         party: The site's keys and whom it believes.
         store: Where entries are kept.
+        remembered: round -> what this site sent in it and whom it voted for, nobody yet where it was not asked to; None where
+            it sent nothing.
 
     Guarantees:
-        An entry that contradicts what this site sent, voted for or was given makes it refuse every later step of the run.
+        An entry that contradicts what this site sent, voted for or was given makes it refuse every later session of the run,
+        as long as its process lives; one that fits could only come after it.
         What an entry proves, and what not: `secagg.transcript`.
     """
 
-    def __init__(self, run: str, party: Party, store: Sessions) -> None:
+    def __init__(self, run: str, party: Party, store: Sessions, remembered: Callable[[int], Witness | None]) -> None:
         self._run = run
         self._party = party
         self._store = store
+        self._remembered = remembered
+        self._broken: ProtocolError | None = None
         self._last: Entry | None = None
-        self._mine: dict[int, Witness] = {}
         for raw in store.transcript(run):
             self._last = Entry.from_json(json.loads(raw))
-
-    def sent(self, round_number: int, witness: Witness) -> None:
-        """Remember what was sent in a round, and whom this site voted for: nobody yet where it was not asked to."""
-        self._mine = {round_number: witness}
 
     def check(self, entries: object, model_digest: str | None) -> None:
         """Check the entries that come with a step, oldest first; those checked before may come again.
@@ -46,6 +47,8 @@ class Watch:
         Raises:
             ProtocolError: If one does not fit; it is not kept.
         """
+        if self._broken is not None:
+            raise self._broken
         if not isinstance(entries, list):
             raise ProtocolError.of(f"site {self._party.identity.name}", needs="the transcript as a list of entries",
                                    got=type(entries).__name__, hint="Both ends must run compatible versions")  # fmt: skip
@@ -53,15 +56,19 @@ class Watch:
         fresh = [entry for entry in read if self._last is None or entry.round > self._last.round]
         for entry in fresh:
             given = model_digest if entry is fresh[-1] and model_digest is not None else entry.model_out
-            transcript.check(
-                entry, run=self._run, coordinator=self._party.coordinator, last=self._last,
-                site=self._party.identity.name, witness=self._witness(entry), model=given,
-            )  # fmt: skip
+            try:
+                transcript.check(
+                    entry, run=self._run, coordinator=self._party.coordinator, last=self._last,
+                    site=self._party.identity.name, witness=self._witness(entry), model=given,
+                )  # fmt: skip
+            except ProtocolError as error:
+                self._broken = error
+                raise
             self._store.note(self._run, entry.round, canonical_bytes(entry.to_json()))
             self._last = entry
 
     def _witness(self, entry: Entry) -> Witness | None:
-        mine = self._mine.get(entry.round)
+        mine = self._remembered(entry.round)
         if mine is None or mine.survivors:
             return mine
         # Its vector left, and it was never asked to vote: the coordinator may have had it, or not.
