@@ -164,8 +164,9 @@ def test_calibrated_noise_meets_the_target_and_less_does_not(
     assert costs[1] > 1.0 >= costs[2]
 
 
-def test_a_budget_ends_the_run_before_the_round_that_would_pass_it(checked: Checked) -> None:
-    plan = checked(*TOLERANT, "privacy.noise_multiplier=12")
+@pytest.mark.parametrize("sums", [SHARED, TOLERANT])
+def test_a_budget_ends_the_run_before_the_round_that_would_pass_it(checked: Checked, sums: tuple[str, ...]) -> None:
+    plan = checked(*sums, "privacy.noise_multiplier=12")
     assert 0 < len(plan.schedule) < 40
     assert (plan.epsilon or 9) <= 1.0
     event = share_of(plan, "A")
