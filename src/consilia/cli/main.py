@@ -18,6 +18,7 @@ from consilia.cli import (
     report,
     run,
     schema,
+    study,
     tune,
 )  # fmt: skip
 from consilia.cli.interruption import Interrupted
@@ -53,6 +54,7 @@ def _root(
 app.command("run")(run.run)
 app.command("check")(check.check)
 app.command("tune")(tune.tune)
+app.add_typer(study.app, name="study")
 app.command("init")(init.init)
 app.command("schema")(schema.schema)
 app.command("account")(account.account)

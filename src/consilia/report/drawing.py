@@ -57,12 +57,27 @@ def canvas(
 
     All lengths are inches, margins included: a fixed frame keeps texts at one size on the page.
     """
+    figure, (axes,) = panels(1, width, height, left=left, right=right, bottom=bottom, top=top)
+    return figure, axes
+
+
+def panels(
+    count: int, width: float, height: float, *, left: float, right: float, bottom: float, top: float, gap: float = 0.0
+) -> tuple[Figure, list[Axes]]:
+    """Return an empty figure with axes side by side, `gap` inches apart."""
+    own = (width - left - right - (count - 1) * gap) / count
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(width, height))
-        axes = figure.add_axes((left / width, bottom / height, 1 - (left + right) / width, 1 - (top + bottom) / height))
-        axes.tick_params(length=0, pad=5)
-        axes.margins(x=0.01)
-    return figure, axes
+        found = [
+            figure.add_axes(
+                ((left + place * (own + gap)) / width, bottom / height, own / width, 1 - (top + bottom) / height)
+            )
+            for place in range(count)
+        ]
+        for axes in found:
+            axes.tick_params(length=0, pad=5)
+            axes.margins(x=0.01)
+    return figure, found
 
 
 def to_svg(figure: Figure, *, name: str, title: str, description: str) -> Html:
@@ -96,6 +111,16 @@ def to_svg(figure: Figure, *, name: str, title: str, description: str) -> Html:
         f'<title id="{name}-t">{html.escape(title)}</title><desc id="{name}-d">{html.escape(description)}</desc>'
     )
     return tag("div", trusted(head + markup[markup.index(">") + 1 :].strip()), class_="drawing")
+
+
+def standalone(drawing: Html, style: str) -> str:
+    """Return a drawing as the text of an SVG file, in the light colours of the page's style sheet, on paper."""
+    svg = drawing[drawing.index("<svg") : drawing.rindex("</svg>") + len("</svg>")]
+    colours = style[style.index(":root {") : style.index("}") + 1]
+    head, body = svg[: svg.index(">") + 1], svg[svg.index(">") + 1 :]
+    head = head.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"', 1)
+    paper = '<rect width="100%" height="100%" fill="var(--paper)"/>'
+    return f"{head}<style>{colours} text {{ font-family: var(--sans); }}</style>{paper}{body}\n"
 
 
 def label_ends(axes: Axes, ends: Sequence[tuple[float, str, str]], x: float, *, gap: float = 0.058) -> None:
