@@ -13,6 +13,7 @@ from consilia.secagg import client, server
 from consilia.secagg.keyring import Keyring, own_mask_key
 from consilia.secagg.messages import Advert, Adverts, Begin, Masked, Reveal, Shares, Survivors, Votes
 from consilia.secagg.params import Session, least_threshold
+from consilia.secagg.rules import ballot_text
 
 A, B = "site-000", "site-001"
 
@@ -121,6 +122,15 @@ def test_f8_every_key_is_bound_to_the_session() -> None:
         assert len({key(bound) for bound in contexts}) == len(changes)
     assert {field.name for field in fields(Session)} - set(changes) == {"roster", "cohort", "ring"}
     assert session(6).context != of.context != session(5, bits=64).context
+
+
+def test_f8_a_vote_is_for_one_session_one_list_of_adverts_and_one_of_survivors() -> None:
+    of = session(5)
+    ballots = {
+        ballot_text(session, adverts, Survivors(names))
+        for session in (of, replace(of, round=8)) for adverts in (b"a" * 32, b"b" * 32) for names in (of.cohort, of.cohort[1:])
+    }  # fmt: skip
+    assert len(ballots) == 8
 
 
 def test_f9_counts_and_metrics_have_no_field_to_leave_in() -> None:
