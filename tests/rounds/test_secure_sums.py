@@ -122,7 +122,9 @@ def test_masks_without_tolerated_dropouts_one_lost_site_costs_the_round(bench: B
     assert records[1]["dropped"] == {BAD: "no answer before the deadline"}
 
 
-CEREMONY = [("rlwe", "commit"), ("rlwe", "part"), ("rlwe", "join"), ("paillier", "make"), ("paillier", "take")]
+CEREMONY = [("rlwe", "commit"), ("rlwe", "part"), ("rlwe", "join")] + [
+    ("paillier", step) for step in ("greet", "make", "take")
+]
 
 
 @pytest.mark.parametrize("answered", [False, True], ids=["unheard", "answer lost"])

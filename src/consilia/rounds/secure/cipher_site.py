@@ -17,6 +17,7 @@ from consilia.rounds.entropy import Entropy
 from consilia.rounds.lanes import score_numbers, update_numbers
 from consilia.rounds.secure.schemes import SiteScheme
 from consilia.rounds.secure.shape import EVALUATION, UPDATE, shape_of
+from consilia.secagg.params import PURPOSES
 
 OPEN = "open"
 
@@ -75,8 +76,8 @@ class CipherSite:
         rng = self._entropy.stream("cipher", stage, self._name, task.round)
         content = bytes(task.payload)
         if stage == OPEN:
-            self._agree(task)
             purpose = self._text(task, "purpose")
+            self._agree(purpose, task)
             shape = shape_of(self._half, self._secure, purpose, task.round, self._sites)
             context = context_of(self._context, purpose, task.round)
             answer = self._scheme.open(content, context, shape.dim, self._cohort(purpose, task.round), rng)
@@ -88,9 +89,8 @@ class CipherSite:
 
     def ready(self, purpose: str, task: ProtocolMessage, model_digest: str) -> None:
         """Check that the keys are those that the task speaks of, and that this site is asked by the public schedule."""
-        self._agree(task)
-        if self._name not in self._cohort(purpose, task.round):
-            raise self._refusal("a round of the schedule that asks it", f"round {task.round}")
+        self._agree(purpose, task)
+        self._scheme.require_key()
 
     def update(self, task: ProtocolMessage, vector: Array, loss: float | None, rng: SecretRng) -> bytes:
         """Return the encrypted update."""
@@ -116,9 +116,11 @@ class CipherSite:
             raise self._refusal(f"one vector for the {purpose} of round {task.round}", "another one")
         return known[2]
 
-    def _agree(self, task: ProtocolMessage) -> None:
+    def _agree(self, purpose: str, task: ProtocolMessage) -> None:
         if not self._session or self._text(task, "session") != self._session:
             raise self._refusal("the keys that were made last", "others, or none")
+        if purpose not in PURPOSES or self._name not in self._cohort(purpose, task.round):
+            raise self._refusal("a round of the schedule that asks it", f"{purpose} of round {task.round}")
 
     def _text(self, task: ProtocolMessage, key: str) -> str:
         value = task.body.get(key)

@@ -120,6 +120,8 @@ class MaskedSite:
             return
         if found is not None and found.state.masked:
             raise self._refusal(f"the session of round {task.round} in which it has answered", "another one")
+        if self._name not in self._cohort(purpose, task.round):
+            raise self._refusal("a round of the schedule that asks it", f"round {task.round}")
         rng = self._entropy.stream("sum", purpose, self._name, task.round)
         session = self._session(purpose, task.round, model, begin.session_id)
         state = client.start(session, self._party.identity, consortium=self._party.consortium, rng=rng)

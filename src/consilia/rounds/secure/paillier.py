@@ -25,7 +25,8 @@ _GREETING, _WHO = b"reader of a key", "the greetings of the sites"
 
 
 def _number(names: tuple[str, ...], site: str) -> int:
-    return names.index(site) + 1
+    """Return a site's number; 0, which no site has, for a stranger."""
+    return names.index(site) + 1 if site in names else 0
 
 
 class PaillierSite:
@@ -77,6 +78,10 @@ class PaillierSite:
             self._reader = None
             return b""
         raise self._refusal(f"the steps {_GREET}, {_MAKE} or {_TAKE}, in its turn", step)
+
+    def require_key(self) -> None:
+        """Check that the ceremony has come to its end here."""
+        self._held()
 
     def encrypt(self, context: bytes, values: NDArray[np.int64], rng: SecretRng) -> bytes:
         """Encrypt the one vector of a context."""

@@ -95,6 +95,10 @@ class RlweSite:
         self._key = key, KeyShare.gather(self._parameters, self._mine, shares)
         self._made = None  # nobody needs this site's own part any more
 
+    def require_key(self) -> None:
+        """Check that the ceremony has come to its end here."""
+        self._held()
+
     def encrypt(self, context: bytes, values: NDArray[np.int64], rng: SecretRng) -> bytes:
         """Encrypt the one vector of a context."""
         key, share = self._held()

@@ -24,6 +24,14 @@ class SiteScheme(Protocol):
         """
         ...
 
+    def require_key(self) -> None:
+        """Check that the ceremony has come to its end here.
+
+        Raises:
+            ProtocolError: If there is no key yet.
+        """
+        ...
+
     def encrypt(self, context: bytes, values: NDArray[np.int64], rng: SecretRng) -> bytes:
         """Encrypt the one vector of a context.
 
