@@ -85,7 +85,8 @@ def test_only_sums_leave(changes: dict[str, object], update: str) -> None:
     leaves = lines(facts(secure=secure(), **changes), "What leaves a site")
     assert leaves["Updates"].startswith(f"{update}: only sums are opened")
     assert leaves["Norms and directions"].startswith(BY_SUM)
-    assert leaves["Training loss"].startswith(BY_SUM)
+    assert BY_SUM in leaves["Training loss"]
+    assert leaves["Training loss"].startswith("the mean over sites") == (changes.get("unit") == "none")
     assert f"of all sites together, declared public by their holders; a single site's are {BY_SUM}" in leaves["Metrics"]
 
 
@@ -134,12 +135,24 @@ def test_more_layers_are_not_more_security(case: Facts, words: str) -> None:
     assert words in row.note
 
 
+@pytest.mark.parametrize(
+    ("mode", "words"),
+    [("paillier", "unless a single site sides with it"), ("attested", "code and its machine can be trusted")],
+)
+def test_what_a_mode_adds_names_its_weak_spot(mode: str, words: str) -> None:
+    (row,) = [row for row in protections(facts(secure=secure(mode=mode))).rows if row.label.startswith("Secure sum")]
+    assert words in row.value
+
+
 def test_small_messages_add_no_privacy() -> None:
     small: Any = {"quantize_bits": 8, "random_k": 0.5, "top_k": None, "kept": 23}
     (row,) = [row for row in protections(facts(messages=small)).rows if row.label == "Small messages"]
     assert row.value == "fewer bytes: 8 bits a number, 23 of 46 numbers"
     assert "no privacy" in row.note
-    assert "23 of 46, the same at every site" in lines(facts(messages=small), "What leaves a site")["Updates"]
+    assert (
+        "23 of 46 numbers a round, the same at every site and drawn afresh; rounded"
+        in lines(facts(messages=small), "What leaves a site")["Updates"]
+    )
     assert all(row.label != "Small messages" for row in protections(facts()).rows)
 
 

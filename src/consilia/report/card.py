@@ -212,7 +212,7 @@ def _leaves(facts: Facts) -> Group:
         (
             Row("Updates", update, _size(facts)),
             Row("Metrics", fit, metrics),
-            Row("Training loss", HIDDEN_BY_SUM if summed else "in clear" if facts["unit"] == "none" else HIDDEN),
+            _loss(facts),
             Row("Norms and directions", norms, "each site sees its own" if summed else "computed by the coordinator"),
             Row(
                 "Registered counts",
@@ -225,15 +225,21 @@ def _leaves(facts: Facts) -> Group:
 
 
 def _size(facts: Facts) -> str:
-    messages, numbers = facts["messages"], plain(facts["parameters"])
+    messages, numbers = facts["messages"], f"{plain(facts['parameters'])} numbers a round"
     if messages["random_k"] is not None:
-        numbers = f"{plain(messages['kept'])} of {numbers}, the same at every site and drawn afresh,"
+        numbers = f"{plain(messages['kept'])} of {numbers}, the same at every site and drawn afresh"
     elif messages["top_k"] is not None:
-        numbers = f"the {plain(messages['kept'])} largest of {numbers}, which differ from site to site,"
+        numbers = f"the {plain(messages['kept'])} largest of {numbers}, which differ from site to site"
     bits = messages["quantize_bits"]
-    return f"{numbers} numbers a round".replace(", numbers a", ", a") + (
-        f", rounded at random to {bits} bits" if bits is not None else ""
-    )
+    return numbers + (f"; rounded at random to {bits} bits" if bits is not None else "")
+
+
+def _loss(facts: Facts) -> Row:
+    if facts["unit"] != "none":
+        return Row("Training loss", HIDDEN if facts["secure"] is None else HIDDEN_BY_SUM)
+    if facts["secure"] is None:
+        return Row("Training loss", "in clear")
+    return Row("Training loss", "the mean over sites", f"a single site's is {HIDDEN_BY_SUM}")
 
 
 def _updates(facts: Facts) -> tuple[str, str]:

@@ -1,6 +1,6 @@
 """What each protection adds in a plan, and what it does not: more layers are not more security."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from consilia.plan.facts import Facts
 from consilia.plan.secure_facts import SecureFacts
@@ -9,6 +9,10 @@ from consilia.report.numbers import bound, plain
 from consilia.report.phases import without_noise
 
 TITLE = "What each protection adds"
+_LIMIT: Mapping[str, str] = {
+    "paillier": ", unless a single site sides with it",
+    "attested": ", as far as the attested code and its machine can be trusted",
+}
 
 
 def protections(facts: Facts) -> Group:
@@ -39,14 +43,14 @@ def _sum(facts: Facts) -> Iterator[Row]:
     secure = facts["secure"]
     if secure is None:
         return
-    unseen = "the coordinator sees no site's update, norm, loss or metrics, only sums"
+    unseen = f"the coordinator sees no site's update, norm, loss or metrics, only sums{_LIMIT.get(secure['mode'], '')}"
     label = f"Secure sum ({secure['mode']})"
     if facts["unit"] == "none":
         yield Row(label, unseen, "it gives no epsilon: nothing bounds what sums or the released model tell")
     elif secure["distributed"]:
         yield Row(label, f"{unseen}; so sites can share one draw of noise", _shared(secure))
     elif facts["noise"] == "server":
-        yield Row(label, f"{unseen}, as far as the attested code can be trusted",
+        yield Row(label, unseen,
                   "it gives no epsilon against the coordinator: what adds the noise inside is trusted")  # fmt: skip
     else:
         yield Row(label, unseen, "it makes epsilon no smaller: each update carries enough noise of its own. With "
