@@ -132,6 +132,7 @@ def test_a_sum_that_no_ring_holds_is_refused_with_the_numbers(problems: Problems
     text = private.replace("epsilon = 1.0", "noise_multiplier = 1e7")
     (found,) = problems(*SHARED, text=text)
     assert "shares of variance 1.1e+19" in found
+    assert "4 sites x 131073 steps + noise up to " in found
     (found,) = problems("secure_sum.mode=rlwe", "secure_sum.value_bits=32", counts=dict.fromkeys("ABCDEFGH", 40))
     assert "threshold RLWE" in found
 

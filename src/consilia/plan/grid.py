@@ -66,14 +66,14 @@ def secure_terms(
         else given_grid(phase.plan, dim)
         for phase in phases
     )
-    largest = max(_reach(grid, cohort) for grid in grids)
-    ring = smallest(largest)
-    if ring is None or any(grid.share_variance > VARIANCE[1] for grid in grids):
+    widest = max(grids, key=lambda grid: _reach(grid, cohort))
+    ring = smallest(_reach(widest, cohort))
+    if ring is None or widest.share_variance > VARIANCE[1]:
         raise PlanError.of(
             "the secure sum",
             needs=f"sums of at most {max(BITS)} bits, and shares of noise of variance up to {VARIANCE[1]:.0e}",
-            got=f"{cohort} sites whose sums take {largest.bit_length() + 1} bits, noise included, with shares of variance "
-            f"{max(grid.share_variance for grid in grids):.2g}",
+            got=f"{cohort} sites x {widest.values} steps + noise up to {_reach(widest, cohort) - cohort * widest.values}, "
+            f"which takes {_reach(widest, cohort).bit_length() + 1} bits, with shares of variance {widest.share_variance:.2g}",
             hint="Lower the noise multiplier, training.batch_cap or the number of coordinates",
         )
     found = replace(terms, ring=ring, grids=grids, value_bound=max(_reach(grid, 1) for grid in grids))
