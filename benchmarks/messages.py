@@ -66,11 +66,11 @@ def section(result: Json) -> str:
 
 {table(HEAD, rows(by_name(result)))}
 
-The MLP of the table above without privacy (6,978 parameters, one full-batch gradient a site and round, 600 rounds,
+The MLP of the first Adult table without privacy (6,978 parameters, one full-batch gradient a site and round, 600 rounds,
 server momentum 0.9), {n} seeds; differences are taken seed by seed. Bytes are whole frames, headers included; the model
 goes down as float32 in every row. Rounding is stochastic, so its error has mean zero and later rounds average it out;
-top-k sends later what it left out. Random-k multiplies what it sends by 10: at the rate of the other rows its steps are
-too long, and at a tenth of it, chosen on a quarter of the training rows held out, most is won back.
+top-k sends later what it left out. Random-k multiplies what it sends by 10: with momentum and the rate of the other rows its
+steps are too long, and at a tenth of that rate, chosen on a quarter of the training rows held out, most is won back.
 
 {provenance(result)}"""
 

@@ -14,8 +14,10 @@ from benchmarks import (
     distributed_noise,
     heart,
     lidc,
+    messages,
     mnist_contrast,
     mnist_figure,
+    mnist_messages,
     mnist_noniid,
     mnist_prior,
     mnist_private,
@@ -27,8 +29,9 @@ from benchmarks.study import ROOT, read
 
 STUDIES = (
     heart.STUDY, adult.STUDY, adult_tuning.STUDY, adult_label.STUDY, adult_clip.STUDY, adult_sizes.STUDY, adult_stacking.STUDY,
-    adult_one_site.STUDY, mnist_private.STUDY, mnist_contrast.STUDY, mnist_prior.STUDY, mnist_scattering.STUDY,
-    mnist_noniid.STUDY, mnist_scaffold.STUDY, lidc.STUDY, pneumonia.STUDY, distributed_noise.STUDY,
+    adult_one_site.STUDY, messages.STUDY, mnist_private.STUDY, mnist_contrast.STUDY, mnist_prior.STUDY, mnist_scattering.STUDY,
+    mnist_noniid.STUDY, mnist_scaffold.STUDY, mnist_messages.STUDY, lidc.STUDY, pneumonia.STUDY,
+    distributed_noise.STUDY,
 )  # fmt: skip
 PLACE = ROOT / "benchmarks" / "README.md"
 HEAD = """# Accuracy studies
