@@ -15,6 +15,7 @@ from consilia.pipeline.transform import Array, SiteContext, SumContext
 
 _TRIES = 64  # each draw is within the bound with probability above 0.39: all fail with one below 2e-14
 _MOST = 2.0**62  # keeps the cast to int64 defined
+_BLOCK = 1 << 13  # coordinates rounded at a time: what is in between stays in the processor's cache
 
 
 class Rounding(StrEnum):
@@ -64,7 +65,7 @@ class Weigh:
                                   hint="Divide by the largest weight of the plan")  # fmt: skip
         if not np.isfinite(vector).all():
             return np.zeros(vector.shape)
-        return vector.astype(np.float64) * context.weight
+        return np.multiply(vector, context.weight, dtype=np.float64)
 
     def decode(self, total: Array, context: SumContext) -> Array:
         """Nothing to undo: the sum is divided by the sum of these weights where the mean is taken."""
@@ -96,7 +97,8 @@ class Cut:
 
     def encode(self, vector: Array, context: SiteContext) -> Array:
         """Return the cut vector, shape (d,), float64."""
-        out = np.clip(vector.astype(np.float64), -self.range, self.range)  # NaN stays NaN
+        out = vector.astype(np.float64)
+        np.clip(out, -self.range, self.range, out=out)  # NaN stays NaN
         out[np.isnan(out)] = 0.0
         return out
 
@@ -172,17 +174,26 @@ class Grid:
 
     def encode(self, vector: Array, context: SiteContext) -> NDArray[np.int64]:
         """Return the rounded vector, shape (d,), int64."""
-        steps = np.clip(np.asarray(vector, np.float64) * self.scale, -_MOST, _MOST)
         if self.rounding is Rounding.COUPLED:
-            return _rounded(steps, context.rng)
+            return self._drawn(vector, context.rng)
         # A hair below the bound, so that a weight multiplied in another order cannot lie above it.
-        bound = rounded_l2((self.l2 or 0.0) * context.weight, self.scale, steps.size, self.rounding) * (1 - 1e-12)
+        bound = rounded_l2((self.l2 or 0.0) * context.weight, self.scale, vector.size, self.rounding) * (1 - 1e-12)
         for _ in range(_TRIES):
-            if _norm(out := _rounded(steps, context.rng)) <= bound:
+            if _norm(out := self._drawn(vector, context.rng)) <= bound:
                 return out
         # Towards zero no coordinate grows: an input within its bound stays there.
-        out = np.trunc(steps).astype(np.int64)
+        out = np.trunc(self._steps(vector)).astype(np.int64)
         return out if _norm(out) <= bound else np.zeros_like(out)
+
+    def _steps(self, vector: Array) -> NDArray[np.float64]:
+        steps = np.asarray(vector, np.float64) * self.scale
+        return np.clip(steps, -_MOST, _MOST, out=steps)
+
+    def _drawn(self, vector: Array, rng: SecretRng) -> NDArray[np.int64]:
+        out = np.empty(vector.size, np.int64)
+        for start in range(0, vector.size, _BLOCK):
+            _round(self._steps(vector[start : start + _BLOCK]), rng, out[start : start + _BLOCK])
+        return out
 
     def decode(self, total: Array, context: SumContext) -> Array:
         """Return the sum in units, shape (d,), float64."""
@@ -218,15 +229,19 @@ def _needs_real(who: str, spec: UpdateSpec) -> None:
         raise IllegalChain.of(who, needs="real values", got="integers in a ring", hint="Put it before the grid")
 
 
-def _rounded(steps: NDArray[np.float64], rng: SecretRng) -> NDArray[np.int64]:
-    """Return ceil(steps - u) for u uniform on the multiples of 2^-53 in [0, 1), exactly, shape (d,)."""
+def _round(steps: NDArray[np.float64], rng: SecretRng, out: NDArray[np.int64]) -> None:
+    """Write ceil(steps - u) for u uniform on the multiples of 2^-53 in [0, 1), exactly; both of shape (d,)."""
     # The fraction of an absolute value is exact in doubles, that of a small negative number is not.
-    size = np.abs(steps)
-    whole = np.floor(size)
-    part = size - whole
+    part = np.abs(steps)
+    whole = np.floor(part)
+    part -= whole
     u = rng.uniform(steps.size)
-    whole += np.where(steps >= 0, part > u, part >= 1.0 - u)
-    return np.copysign(whole, steps).astype(np.int64)
+    away = part > u
+    away ^= (away ^ (part >= 1.0 - u)) & (
+        steps < 0
+    )  # the second where a number is negative: its size grows if it goes down
+    whole += away
+    out[...] = np.copysign(whole, steps, out=whole)
 
 
 def _norm(vector: NDArray[np.int64]) -> float:
