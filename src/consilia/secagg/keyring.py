@@ -47,6 +47,7 @@ class Keyring:
         self._mask = ExchangeKey.draw(self._rng.derive("mask"))
         self._own = self._rng.derive("own mask").token(KEY_SIZE)
         self._agreed: dict[bytes, bytes] = {}
+        self._opened: dict[tuple[str, bytes, bytes], Pair] = {}
 
     def unsigned(self) -> Advert:
         """Return the site's advert, not signed yet."""
@@ -76,6 +77,8 @@ class Keyring:
         Raises:
             ProtocolError: If it does not open, or its commitments are to other shares.
         """
+        if (owner, envelope, bound) in self._opened:  # at the inbox; asked for again when shares are given away
+            return self._opened[owner, envelope, bound]
         who = f"the envelope from {owner}"
         head, locked = envelope[: 2 * HASH_SIZE], envelope[2 * HASH_SIZE :]
         shares = unlock(self._lock_key(owner, advert, owner, self._site, bound), locked, head, who=who)
@@ -85,6 +88,7 @@ class Keyring:
         if not hmac.compare_digest(meant, head):
             raise ProtocolError.of(who, needs="shares that its commitments are to", got="others",
                                    hint="That site is broken or hostile")  # fmt: skip
+        self._opened[owner, envelope, bound] = pair
         return pair
 
     def own_key(self, bound: bytes) -> bytes:
