@@ -13,6 +13,7 @@ import torch
 from benchmarks.speed import machine
 from benchmarks.study import RESULTS, ROOT, Json, made
 from benchmarks.tables import table
+from benchmarks.timing import flower_page
 from benchmarks.timing.secagg import Setting, sessions
 
 SETTINGS = (
@@ -56,6 +57,20 @@ must answer, they would be 452 of 499, so everyone is everyone's neighbour.
 """
 
 
+def text() -> str:
+    """Return the page of the result files: this one, and beside Flower where that was measured."""
+    beside = RESULTS / "secagg_flower.json"
+    return "\n".join([
+        page(json.loads((RESULTS / "secagg.json").read_text(encoding="utf-8"))),
+        *([flower_page.section(json.loads(beside.read_text(encoding="utf-8")))] if beside.exists() else []),
+    ])  # fmt: skip
+
+
+def write_page() -> None:
+    """Write SECAGG.md."""
+    (ROOT / "benchmarks" / "SECAGG.md").write_text(text(), encoding="utf-8")
+
+
 def _span(of: Json) -> str:
     plain = f"{of['median']:.3g}"
     return plain if of["lower"] == of["upper"] else f"{plain} ({of['lower']:.3g}-{of['upper']:.3g})"
@@ -78,7 +93,7 @@ def main() -> None:
     place = RESULTS / ("secagg-small.json" if small else "secagg.json")
     place.write_text(json.dumps(result, indent=1) + "\n")
     if not small:
-        (ROOT / "benchmarks" / "SECAGG.md").write_text(page(result), encoding="utf-8")
+        write_page()
 
 
 if __name__ == "__main__":

@@ -115,7 +115,7 @@ class Play:
         assert isinstance(output, server.Done)
         survivors = len(output.survivors)
         assert survivors == self.setting.sites - self.setting.dropouts
-        assert np.array_equal(output.total, self.vector * np.uint32(survivors))
+        self.opened(output)
         near = state.graph.neighbours
         pairs = sum(peer not in self.silent for site in self.silent for peer in near(site))
         alone = bare(self.vector.copy(), survivors + pairs)
@@ -132,7 +132,7 @@ class Play:
         """Return what a site answers; with the inbox comes its vector."""
         events: list[client.Event] = [message]
         if isinstance(message, Inbox):
-            events.append(Contribution(self.vector))
+            events.append(self.contribution(site))
         answers: list[FromSite] = []
         for event in events:
             if isinstance(event, Contribution) and site in self.silent:
@@ -146,6 +146,14 @@ class Play:
         if site in self.watched and isinstance(answers[0], Masked):
             self.bare[site] = bare(self.vector.copy(), 1 + len(self.states[site].inbox.envelopes))
         return answers
+
+    def contribution(self, site: str) -> Contribution:
+        """Return a site's vector: one for all, made beforehand."""
+        return Contribution(self.vector)
+
+    def opened(self, done: server.Done) -> None:
+        """Check the sum."""
+        assert np.array_equal(done.total, self.vector * np.uint32(len(done.survivors)))
 
 
 _once = lru_cache(maxsize=None)(verify)
