@@ -11,7 +11,7 @@ from rich.text import Text
 from consilia.cli.output import console
 from consilia.plan.facts import Facts
 from consilia.report.card import claim, verdict_of
-from consilia.report.numbers import counted, duration, plain, share, size
+from consilia.report.numbers import HIDDEN_BY_SUM, counted, duration, plain, share, size
 
 BAR = 20
 
@@ -45,17 +45,20 @@ def _sites(summary: Mapping[str, Any], facts: Facts) -> Table:
     for title in (trained, f"{about}test rows", f"{about}accuracy"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("", width=BAR)
+    summed = facts["secure"] is not None
     for site in facts["sites"]:
         score = summary["per_site"].get(site["name"])
         known = score if isinstance(score, Mapping) else {}
-        table.add_row(
-            site["name"], plain(site["count"]), plain(known.get("n")), share(known.get("accuracy")), _bar(known.get("accuracy"))
-        )  # fmt: skip
+        shown = ("", "") if summed else (plain(known.get("n")), share(known.get("accuracy")))
+        table.add_row(site["name"], plain(site["count"]), *shown, _bar(known.get("accuracy")))
     if len(facts["sites"]) == 1:
         return table
     table.add_section()
     total = summary["accuracy"]
     table.add_row(Text("all rows", style="bold"), "", "", Text(share(total), style="bold"), _bar(total))
+    if summed:
+        table.caption, table.caption_justify = f"Each site's own figures are {HIDDEN_BY_SUM}; it keeps them.", "left"
+        return table
     table.add_row("mean over sites", "", "", share(summary["accuracy_mean_over_sites"]))
     table.add_row("variance", "", "", *_variance(summary["accuracy_variance"]))
     return table
