@@ -97,7 +97,7 @@ def _accuracies(axes: Axes, rows: Rows, places: Sequence[int]) -> None:
     axes.margins(x=0.08)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %"))
     if any(row["epsilon"] is not None for row in rows):
-        axes.set_xlabel("diamond: has an epsilon")
+        axes.set_xlabel("diamond: has an epsilon; small: a run")
 
 
 def _costs(axes: Axes, values: Sequence[float], places: Sequence[int], shown: Callable[[float], str]) -> None:
