@@ -17,6 +17,7 @@ from consilia.aggregate.rule import WeightedMean
 from consilia.core.randomness import SecretRng
 from consilia.core.update import Gone, ProtocolMessage, Release
 from consilia.core.wire import decode
+from consilia.crypto.attestation.attester import Attester
 from consilia.data.table import Table
 from consilia.plan.load import from_text
 from consilia.plan.schema import Plan
@@ -27,6 +28,7 @@ from consilia.rounds.rows import SiteRows
 from consilia.rounds.state import TrainingState, from_bytes, to_bytes
 from consilia.store.journal import Journal
 from consilia.transport.simulation import Prepared, Simulation, entropy_of, prepare, work_of
+from consilia.transport.sums import gatherer_of
 
 Vector = NDArray[Any]
 SITES = ("Cleveland", "Hungary", "Switzerland", "VA Long Beach")
@@ -56,6 +58,8 @@ rounds = {rounds}
 {evaluation}
 [ledger]
 {ledger}
+[secure_sum]
+{secure}
 """
 
 
@@ -75,10 +79,11 @@ def counts(**more: int) -> str:
 def plan_of(
     *, rounds: int = 1, sites: str = 'counts = "public"', model: str = "", training: str = FEDSGD, protect: str,
     aggregation: str = "", evaluation: str = 'metrics = "hidden"', ledger: str = "", reproducible: bool = True,
+    secure: str = "",
 ) -> Plan:  # fmt: skip
     return from_text(_TEXT.format(
         rounds=rounds, sites=sites, model=model, training=training, privacy=protect, aggregation=aggregation,
-        evaluation=evaluation, ledger=ledger, reproducible=str(reproducible).lower(),
+        evaluation=evaluation, ledger=ledger, reproducible=str(reproducible).lower(), secure=secure,
     ))  # fmt: skip
 
 
@@ -100,7 +105,9 @@ class Sent:
 
 
 class Wiretap:
-    """The in-process transport, listened to; answers of `missing` sites are lost after they left."""
+    """The in-process transport, listened to; answers of `missing` sites are lost after they left, but not what
+    they say in other steps of a secure sum.
+    """
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
@@ -120,7 +127,7 @@ class Wiretap:
         for event in self.inner.events(timeout):
             if isinstance(event, Arrival):
                 self.up.append(Sent(event.site, *self._tasks[event.site], event.frame))
-                if event.site in self.missing:
+                if event.site in self.missing and self._tasks[event.site][0] != "sum":
                     yield Gone(event.site, "lost")
                     continue
             yield event
@@ -149,9 +156,10 @@ class Lab:
         rows: Mapping[str, SiteRows] | None = None,
         run: str = "lab",
         resume: bool = False,
+        attester: Attester | None = None,
     ) -> None:
         self.plan, self.home, self.run_name = plan, folder / "home", run
-        made = prepare(plan, Path.cwd())
+        made = prepare(plan, folder)
         self.prepared: Prepared = replace(made, rows={**made.rows, **(rows or {})})
         self.simulation = Simulation(self.prepared, run=run, home=self.home)
         self.simulation.admit()
@@ -174,9 +182,15 @@ class Lab:
             self.simulation.close()
             raise
         self.wire = Wiretap(self.simulation.transport)
+        entropy = entropy_of(plan)
+        gatherer = gatherer_of(
+            self.prepared.run_plan, self.simulation.consortium, run=run, transport=self.wire, entropy=entropy,
+            records=self.journal.records(), pipelines=self.prepared.pipelines, policy=self.prepared.policy,
+            attester=attester,
+        )  # fmt: skip
         self.coordinator = Coordinator(
             self.prepared.run_plan, run=run, state=state, pipelines=self.prepared.pipelines, transport=self.wire,
-            journal=self.journal, entropy=entropy_of(plan), clock=time.monotonic,
+            journal=self.journal, entropy=entropy, clock=time.monotonic, gatherer=gatherer,
         )  # fmt: skip
         self.aggregates: list[Vector] = []
 

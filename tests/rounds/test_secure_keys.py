@@ -33,8 +33,9 @@ class Keeper:
     def __init__(self, one: Bench) -> None:
         self.one = one
         one.coordinator._round(1)
-        self.sums: Any = one.coordinator._gatherer
-        self.body: dict[str, Any] = {**self.sums._body, "purpose": "update"}
+        sums: Any = one.coordinator._gatherer
+        self.sums = sums
+        self.body: dict[str, Any] = {**sums._body, "purpose": "update"}
 
     def ask(self, site: str, kind: str, number: int, payload: bytes, **body: Json) -> bytes:
         task = ProtocolMessage(kind, site, number, {**self.body, "counted": 0, **body}, payload)
