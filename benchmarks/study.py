@@ -88,8 +88,9 @@ def run_case(case: Case, *, curve: bool = False, score: Score | None = None, tra
             runs[-1]["curve"] = [[r["round"], r["accuracy"]] for r in result.records if r["accuracy"] is not None]
     print(f"{case.name}: accuracy {[round(run['accuracy'], 4) for run in runs[:5]]}", file=sys.stderr, flush=True)
     stated = consilia.load(case.plan, set=list(case.changes)).model_dump(mode="json")
-    if stated["data"]["path"]:
-        stated["data"]["path"] = Path(stated["data"]["path"]).name  # where the file lay says nothing about the study
+    for section, key in (("data", "path"), ("model", "initial")):
+        if stated[section][key]:  # where the file lay says nothing about the study
+            stated[section][key] = Path(stated[section][key]).name
     return {"name": case.name, "labels": case.labels, "seeds": list(case.seeds), "plan": stated, "runs": runs}
 
 

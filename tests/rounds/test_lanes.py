@@ -45,6 +45,8 @@ def test_what_rides_is_read_back() -> None:
     assert weight == pytest.approx(1.25, abs=1e-8)
     assert loss == pytest.approx(1.0, abs=1e-5)
     one = score_numbers({"n": 61, "accuracy": 0.75, "loss": 0.4})
-    two = score_numbers({"n": 39, "accuracy": None, "loss": float("nan")})
+    two = score_numbers({"n": 39, "accuracy": None, "loss": 0.0})
     assert read_scores([a + b for a, b in zip(one, two, strict=True)]) == pytest.approx((100, 45.75, 24.4), abs=1e-3)
     assert update_numbers(1.0, float("inf"))[1] == 0
+    assert read_scores(score_numbers({"n": 2, "accuracy": 1.0, "loss": float("nan")})) == (2, 2, 2048)
+    assert read_scores(score_numbers({"n": 2, "accuracy": 1.0, "loss": None})[:2]) == (2, 2, None)

@@ -97,7 +97,7 @@ def test_a_run_comes_to_the_model_of_one_by_one(
 
 
 def test_the_reproducible_mode_and_few_sites_stay_one_by_one(bench: Callable[..., Bench]) -> None:
-    for how in ({"reproducible": True}, {"sites": together.FEWEST - 1}):
+    for how in ({"reproducible": True}, {"sites": together.LEAST_TOGETHER - 1}):
         one = bench(plan(**how), run=f"run-{len(how)}-{next(iter(how))}")
         assert type(one.simulation.transport) is InProcess
 

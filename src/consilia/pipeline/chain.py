@@ -9,7 +9,7 @@ from consilia.core.randomness import SecretRng
 from consilia.core.spec import UpdateSpec
 from consilia.core.update import Bytes, Vector
 from consilia.pipeline.codec import Codec, Dense
-from consilia.pipeline.grid import Grid
+from consilia.pipeline.grid import Grid, Rounding
 from consilia.pipeline.noise import ServerNoise
 from consilia.pipeline.random_k import RandomK
 from consilia.pipeline.share import NoiseShare
@@ -59,6 +59,11 @@ class Chain:
     def scale(self) -> float:
         """Grid steps per unit of the weighted vector; 1 where it stays real."""
         return next((step.scale for step in self.transforms if isinstance(step, Grid)), 1.0)
+
+    @property
+    def rounding(self) -> Rounding:
+        """How the grid rounds; coupled where there is none."""
+        return next((step.rounding for step in self.transforms if isinstance(step, Grid)), Rounding.COUPLED)
 
     @property
     def stretch(self) -> float:

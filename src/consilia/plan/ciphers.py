@@ -16,10 +16,12 @@ def rlwe_parameters(terms: SecureTerms) -> RlweParameters:
     )
 
 
-def paillier_lanes(terms: SecureTerms, bits: int) -> Lanes:
+def paillier_lanes(terms: SecureTerms, bits: int, sites: int) -> Lanes:
     """Return how a plan's vectors lie in Paillier plaintexts of a modulus of `bits` bits.
+
+    Updates are asked of a cohort, scores of all `sites`.
 
     Raises:
         PlanError: If sums do not fit.
     """
-    return Lanes(bits, terms.value_bound, terms.cohort)
+    return Lanes(bits, terms.value_bound, sites)

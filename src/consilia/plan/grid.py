@@ -80,7 +80,7 @@ def secure_terms(
     if terms.mode == "rlwe":
         rlwe_parameters(found)
     if terms.mode == "paillier":
-        paillier_lanes(found, plan.secure_sum.key_bits)
+        paillier_lanes(found, plan.secure_sum.key_bits, len(sites))
     return found
 
 

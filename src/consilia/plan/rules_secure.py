@@ -10,7 +10,8 @@ from consilia.core.errors import Problem
 from consilia.plan.grid import is_distributed, parties
 from consilia.plan.schedule import Schedule
 from consilia.plan.schema import AggregationSection, Plan
-from consilia.plan.secure import FEWEST, SecureTerms
+from consilia.plan.secure import SecureTerms
+from consilia.secagg.params import FEWEST, most_colluders
 
 _SUM_ONLY = ("masks", "rlwe", "paillier")
 
@@ -134,19 +135,13 @@ def _lies(terms: SecureTerms) -> bool:
 
 
 def _most(terms: SecureTerms) -> int:
-    """Return how many colluders the threshold stands.
-
-    Against a coordinator that lies, two lists of survivors must not both find t votes: honest sites vote once and colluders
-    twice, so n - c + 2 c < 2 t.
-    """
-    return 2 * terms.threshold - terms.cohort - 1 if _lies(terms) else terms.threshold - 1
+    return most_colluders(terms.adversary, terms.cohort) if terms.mode == "masks" else terms.threshold - 1
 
 
 def _fewer(terms: SecureTerms) -> str:
-    passive = terms.mode == "masks" and terms.adversary == "active"
     return "Lower it, or ask more sites a round" + (
         ', or set secure_sum.adversary = "passive" if the coordinator is trusted to follow the protocol'
-        if passive
+        if _lies(terms)
         else ""
     )
 

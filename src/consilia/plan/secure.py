@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from consilia.core.ring import Ring
-
-FEWEST = 3  # below three survivors a site that subtracts its own vector holds another's
+from consilia.secagg.params import least_threshold
 
 
 @dataclass(frozen=True)
@@ -95,13 +94,11 @@ class SecureTerms:
 
 
 def threshold(mode: str, adversary: str, sites: int) -> int:
-    """Return t of n: how many of `sites` must help to open a sum.
+    """Return t of n: how many of `sites` must help to open a sum. Threshold encryption takes that of an active adversary.
 
     Source:
-        Bonawitz et al. (2017), Practical secure aggregation, section 6: 2 t > n against a coordinator that follows the
-        protocol, and t > 2 n / 3 against one that does not (two sets of t then share a site that is honest). Threshold
-        decryption takes the second.
+        `secagg.params.least_threshold`.
     """
-    if mode == "masks":
-        return sites // 2 + 1 if adversary == "passive" else 2 * sites // 3 + 1
-    return 2 * sites // 3 + 1 if mode == "rlwe" else 1
+    if mode not in ("masks", "rlwe"):
+        return 1
+    return least_threshold(adversary if mode == "masks" else "active", sites)

@@ -86,7 +86,7 @@ def _elements(plan: RunPlan) -> int:
 
 def _vector(plan: RunPlan, secure: SecureTerms, elements: int) -> int:
     if secure.mode == "paillier":
-        return paillier_lanes(secure, plan.plan.secure_sum.key_bits).size(elements)
+        return paillier_lanes(secure, plan.plan.secure_sum.key_bits, len(plan.sites)).size(elements)
     if secure.mode == "rlwe":
         return _rlwe(secure).vector(elements)
     return secure.ring.width * elements if secure.ring is not None else 0

@@ -49,12 +49,12 @@ class Scored:
 
     Attributes:
         metrics: site -> its numbers, where each site's own may be known.
-        totals: (rows, right, sum of losses) over all sites, where only that may be known.
+        totals: (rows, right, sum of losses) over all sites, where only that may be known; no losses where counts are noised.
         traffic: Bytes that crossed.
     """
 
     metrics: Metrics
-    totals: tuple[float, float, float] | None
+    totals: tuple[float, float, float | None] | None
     traffic: Traffic
 
 

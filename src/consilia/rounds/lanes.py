@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 BITS = 48  # of one site's number
 _WEIGHT, _LOSS, _COUNT = 1 << 30, 1 << 20, 1 << 12  # steps per unit
+_LARGE_LOSS = 1024.0
 
 
 @dataclass(frozen=True)
@@ -75,16 +76,20 @@ def read_update(sums: Sequence[int]) -> tuple[float, float]:
 
 
 def score_numbers(metrics: Mapping[str, object]) -> list[int]:
-    """Return what a site tells of a model as numbers whose sums mean something: rows, right rows, sum of losses."""
-    rows, accuracy, loss = (_number(metrics.get(key)) for key in ("n", "accuracy", "loss"))
+    """Return what a site tells of a model as numbers whose sums mean something: rows, right rows, sum of losses.
+
+    A loss that is not finite counts as a large one, so that the mean shows it.
+    """
+    rows, accuracy = (_number(metrics.get(key), 0.0) for key in ("n", "accuracy"))
+    loss = _number(metrics.get("loss"), _LARGE_LOSS)
     return [round(rows * _COUNT), round(rows * accuracy * _COUNT), round(rows * loss * _COUNT)]
 
 
-def read_scores(sums: Sequence[int]) -> tuple[float, float, float]:
-    """Return (rows, right rows, sum of losses) over all sites."""
-    return sums[0] / _COUNT, sums[1] / _COUNT, sums[2] / _COUNT
+def read_scores(sums: Sequence[int]) -> tuple[float, float, float | None]:
+    """Return (rows, right rows, sum of losses) over all sites; None for losses that did not ride."""
+    return sums[0] / _COUNT, sums[1] / _COUNT, sums[2] / _COUNT if len(sums) > 2 else None
 
 
-def _number(value: object) -> float:
+def _number(value: object, otherwise: float) -> float:
     usable = isinstance(value, int | float) and math.isfinite(value)
-    return min(max(float(value), 0.0), 2.0**32) if usable else 0.0  # type: ignore[arg-type]
+    return min(max(float(value), 0.0), 2.0**32) if usable else otherwise  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from consilia.core.spec import Adjacency, Unit
 from consilia.dp.event import AnyEvent, DiscreteGaussianEvent, EpsilonDeltaEvent, Event
 from consilia.learning.work import LocalWork
 from consilia.pipeline.chain import Chain
-from consilia.pipeline.grid import Rounding, rounded_l2
+from consilia.pipeline.grid import rounded_l2
 from consilia.pipeline.share import NoiseShare
 from consilia.plan.phases import Phase
 from consilia.plan.run_plan import SiteHalf
@@ -49,8 +49,7 @@ def event_that_runs(
 def _shared(unit: Unit, work: LocalWork, chain: Chain, share: NoiseShare, own: float) -> DiscreteGaussianEvent:
     """Return the mechanism of one sum of integers; `own` is what one unit adds to the weighted vector (l2)."""
     replaces = unit.within_site and work.batch == "fixed"
-    rounding = Rounding.CONDITIONAL if unit is Unit.SITE else Rounding.COUPLED
-    moved = rounded_l2(own * chain.stretch * (2.0 if replaces else 1.0), chain.scale, chain.sent, rounding)
+    moved = rounded_l2(own * chain.stretch * (2.0 if replaces else 1.0), chain.scale, chain.sent, chain.rounding)
     adjacency = Adjacency.ZERO_OUT if unit is Unit.SITE else Adjacency.REPLACE_ONE if replaces else Adjacency.ADD_REMOVE
     rate = _rate(work) if unit.within_site else 1.0
     return DiscreteGaussianEvent(share.share_variance, share.shares, moved, chain.sent, rate, adjacency=adjacency)

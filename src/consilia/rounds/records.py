@@ -50,11 +50,11 @@ class RoundRecord:
         self.worst_site, self.worst_accuracy = summary.worst
         self.per_site = per_site(scores, sites)
 
-    def add_totals(self, rows: float, right: float, loss: float) -> None:
+    def add_totals(self, rows: float, right: float, loss: float | None) -> None:
         """Fill in the global metrics from sums over all sites, where no single site's may be known."""
         if rows > 0:
             self.accuracy = min(max(right / rows, 0.0), 1.0)
-            self.loss = loss / rows
+            self.loss = None if loss is None else loss / rows
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from consilia.rounds.learner import TorchLearner
 from consilia.rounds.pending import Outcome, Pending
 from consilia.rounds.ports import Clock
 
-FEWEST = 8  # sites in a turn: fewer share too little to gain
+LEAST_TOGETHER = 8  # sites in a turn: fewer share too little to gain
 _SAMPLE = 4  # sites of a trial that are trained one by one
 _TRIALS = 3
 _MOST = 256  # sites in a turn, and below: coordinates of what a turn holds
@@ -66,7 +66,7 @@ class Together:
         return [outcomes[place] for place in range(len(pending))]
 
     def _tried(self, tasks: Sequence[Task]) -> list[Result]:
-        if len(tasks) < FEWEST:
+        if len(tasks) < LEAST_TOGETHER:
             return train_together(self._model, tasks)
         begun = self._clock()
         first = [_outcome(self._model, task) for task in tasks[:_SAMPLE]]

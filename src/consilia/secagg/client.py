@@ -8,7 +8,7 @@ Guarantees:
     Whatever the coordinator and the other sites send: in one session a site sends one masked vector, votes for one set of
     survivors and gives away, of every other site, shares of one kind: of the own mask's seed for survivors, of the mask key
     for the rest, and only after `threshold` sites signed the same survivors, who are at least `fewest` and 3. So with fewer
-    than `threshold` colluders, and fewer than a third of the cohort where the adversary is active, the coordinator learns the
+    than `threshold` colluders, and at most 2 t - n - 1 of n where the adversary is active, the coordinator learns the
     survivors' sum and nothing else about honest sites' vectors, as far as AES-256, X25519, HKDF-SHA256 and Ed25519 hold.
     Source: Bonawitz et al. (2017), Practical secure aggregation for privacy-preserving machine learning, section 6.2.
     Not covered: what the sum itself shows, and two sessions over one vector. A site must not start a second session for a run,

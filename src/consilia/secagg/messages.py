@@ -88,7 +88,7 @@ class _Envelopes:
 
 
 class Shares(_Envelopes):
-    """Site: an envelope for each holder of its shares (see `secagg.envelope`), by the holder's name."""
+    """Site: an envelope for each holder of its shares (see `secagg.keyring`), by the holder's name."""
 
     STAGE: ClassVar[str] = "shares"
 

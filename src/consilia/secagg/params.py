@@ -42,7 +42,7 @@ def most_colluders(adversary: str, count: int) -> int:
         count: n, the cohort.
     """
     threshold = least_threshold(adversary, count)
-    return min(threshold, 2 * threshold - count if adversary == "active" else threshold) - 1
+    return (2 * threshold - count if adversary == "active" else threshold) - 1  # 2 t - n is never above t
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from consilia.core.errors import PlanError
 from consilia.crypto.attestation.attester import Attester
-from consilia.crypto.attestation.policy import Policy
+from consilia.crypto.attestation.policy import Policy, registers_of
 from consilia.plan.schema import Plan
 from consilia.transport.tpm.attester import TpmAttester
 
@@ -53,7 +53,5 @@ def attester_of(policy: Policy | None) -> Iterator[Attester | None]:
             got="none" if policy.kind == "tpm" else "a version that can show evidence of a TPM only",
             hint=f"Set {DEVICE} to a TPM, such as /dev/tpmrm0, or take secure_sum.mode = \"masks\"",
         )  # fmt: skip
-    # Each measurement names the registers that it is of: sha256:<registers>=<hash>.
-    registers = policy.measurements[0].partition(":")[2].partition("=")[0]
-    with TpmAttester(Path(device), tuple(int(number) for number in registers.split(","))) as attester:
+    with TpmAttester(Path(device), registers_of(policy.measurements[0])) as attester:
         yield attester

@@ -40,7 +40,7 @@ from consilia.rounds.rates import site_factor
 from consilia.rounds.rows import SiteRows, site_rows
 from consilia.rounds.site import Site
 from consilia.rounds.stack_learner import StackLearner
-from consilia.rounds.together import FEWEST, Together
+from consilia.rounds.together import LEAST_TOGETHER, Together
 from consilia.store.ledger_store import SiteStore
 from consilia.store.own_numbers import OwnNumbers
 from consilia.transport.attesting import policy_of
@@ -184,7 +184,7 @@ def _many_small(prepared: Prepared) -> bool:
     return (
         not plan.plan.run.reproducible
         and plan.plan.training.algorithm != "stacking"
-        and max(map(len, plan.schedule)) >= FEWEST
+        and max(map(len, plan.schedule)) >= LEAST_TOGETHER
         and any(fits(prepared.model, work, rank) for work in works)
     )
 

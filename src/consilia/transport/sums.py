@@ -2,15 +2,12 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from consilia.core.canonical import Json
 from consilia.crypto.attestation.attester import Attester
 from consilia.crypto.attestation.policy import Policy
-from consilia.crypto.paillier_lanes import Lanes
 from consilia.plan.ciphers import paillier_lanes, rlwe_parameters
 from consilia.plan.run_plan import RunPlan, SiteHalf
-from consilia.plan.secure import SecureTerms
 from consilia.rounds.entropy import Entropy
 from consilia.rounds.gather import Gatherer
 from consilia.rounds.pipelines import Pipeline
@@ -75,7 +72,7 @@ def site_sum(
         )
     scheme: SiteScheme
     if secure.mode == "paillier":
-        lanes = _lanes(plan, secure)
+        lanes = paillier_lanes(secure, plan.plan.secure_sum.key_bits, len(plan.sites))
         scheme = PaillierSite(party.identity, consortium.roster, lanes, context, secure.fewest)
     else:
         scheme = RlweSite(party.identity, consortium.roster, rlwe_parameters(secure), context)
@@ -83,11 +80,6 @@ def site_sum(
         half, secure, name=half.terms.name, sites=len(plan.sites), run_context=context, cohort=cohort, share=share,
         scheme=scheme, entropy=entropy,
     )  # fmt: skip
-
-
-def _lanes(plan: RunPlan, secure: SecureTerms) -> Lanes:
-    # Scores are asked of every site, updates of a cohort.
-    return replace(paillier_lanes(secure, plan.plan.secure_sum.key_bits), count=max(secure.cohort, len(plan.sites)))
 
 
 def gatherer_of(
@@ -125,7 +117,9 @@ def gatherer_of(
     names = tuple(sorted(terms.name for terms in plan.sites))
     scheme: CoordinatorScheme
     if secure.mode == "paillier":
-        scheme = PaillierCoordinator(names, _lanes(plan, secure), secure.fewest)
+        scheme = PaillierCoordinator(
+            names, paillier_lanes(secure, plan.plan.secure_sum.key_bits, len(plan.sites)), secure.fewest
+        )
     else:
         scheme = RlweCoordinator(names, rlwe_parameters(secure))
     return CipherSums(

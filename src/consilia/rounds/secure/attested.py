@@ -91,7 +91,7 @@ class AttestedSums:
             rows += n if isinstance(n, int | float) and 0 < n < math.inf else 0.0
         if found.accuracy is None:
             return Scored({}, None, traffic)
-        return Scored({}, (rows, rows * found.accuracy, rows * (found.loss or 0.0)), traffic)
+        return Scored({}, (rows, rows * found.accuracy, None if found.loss is None else rows * found.loss), traffic)
 
     def stepped(self, model_digest: str) -> None:
         """Nothing is written down: sites have the evidence of what added their updates."""

@@ -32,7 +32,7 @@ class Shape:
 
     def join(self, values: NDArray[np.int64], numbers: list[int]) -> NDArray[np.int64]:
         """Return what one site adds, shape (dim,)."""
-        return np.concatenate([values, self.lanes.encode(numbers)])
+        return np.concatenate([values, self.lanes.encode(numbers[: self.lanes.count])])
 
     def split(self, total: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[int]]:
         """Return the sum of the updates' integers, shape (kept,), and the sums of the numbers."""
@@ -50,9 +50,11 @@ def shape_of(plan: RunPlan | SiteHalf, secure: SecureTerms, purpose: str, round_
         sites: All sites of the plan, who are asked for scores.
     """
     largest = secure.ring.largest if secure.ring is not None else 0
-    limb = limb_bits(secure.value_bound, largest, max(sites, secure.cohort))
+    limb = limb_bits(secure.value_bound, largest, sites)
     if purpose == EVALUATION:
-        return Shape(0, Lanes(limb, 3))
+        return Shape(
+            0, Lanes(limb, 2 if plan.plan.evaluation.metrics == "charged" else 3)
+        )  # noised counts have no loss
     # Weights of runs with a claim are public and fixed, and their losses stay at the sites.
     return Shape(
         secure.grids[plan.phase(round_number).index].kept, Lanes(limb, 2 if plan.plan.privacy.unit == "none" else 0)
