@@ -188,10 +188,10 @@ integers, and the coordinator opens the masked sum alone; all of it runs, keys a
 regression, one gradient over all rows a round, momentum 0.9, mean of the second half's models; each row's rounds, clip norm
 and rate are the same as of the central one beside it. Claimed against the coordinator (with its colluder where one is
 tolerated), record, add-remove.
-**Each is calibrated to the same epsilon by its own accountant**: central Gaussian noise by its exact privacy loss, discrete
-noise by Renyi divergence, which is looser and asks for a larger multiplier (compare the column). That is all that tells
-the two apart: at the same multiplier the noise in the mean has the same variance, and without noise the models are
-the same up to the grid (tests/privacy/test_distributed_is_central.py).
+Each is calibrated to the same epsilon by its own accountant: central Gaussian noise exactly, discrete noise as the
+Gaussian that it is close to, with what that costs (docs/guarantees-distributed.md, section 3a), so the multipliers agree.
+Rounding to the grid adds at most 1 % to the noise; apart from that nothing tells the two apart: the noise in the mean has the
+same variance, and without noise the models are the same up to the grid (tests/privacy/test_distributed_is_central.py).
 1 + 1: one site may fail to answer and one may collude, so the shares of the others carry the whole noise: when all
 answer there is n / (n - 2) times the variance. Central training is given the same variance there.
 "Every site its own": full noise at each site, no secure sum; it needs no allowance.

@@ -11,6 +11,7 @@ from consilia.core.errors import PlanError, Problem
 from consilia.core.spec import Adjacency
 from consilia.core.version import VERSION
 from consilia.dp import pld
+from consilia.dp.discrete_close import Close, close
 from consilia.dp.event import AnyEvent, DiscreteGaussianEvent, EpsilonDeltaEvent, Event
 from consilia.dp.gaussian import exact_epsilon
 from consilia.dp.ranges import countable, settled
@@ -54,8 +55,8 @@ def bound(composition: Composition, delta: float) -> Bound:
     """Return the tightest valid epsilon of a composition whose events are fixed in advance.
 
     Releases with an (epsilon, delta) of their own are added to what the others give for the rest of delta (basic
-    composition); pure ones may enter the RDP instead: the smaller counts. Where all are pure, delta may be 0. With integer
-    noise in it, a composition is bounded by RDP alone: no privacy loss distribution is known for many coordinates.
+    composition); pure ones may enter the RDP instead: the smaller counts. Where all are pure, delta may be 0. Integer noise
+    counts as the Gaussian that it is close to, with what that costs, or by RDP.
 
     Raises:
         PlanError: If delta is not in (0, 1), or an event has no meaning.
@@ -89,15 +90,20 @@ def profile(composition: Composition, least: float, *, quick: bool = False) -> C
     composition = tuple(composition)
     _require_meaning(composition, least)
     parts, integer, whole = _merged(composition), _integer(composition), _whole(composition)
-    unsampled = len(parts) == 1 and parts[0][1] == 1
-    noisy = all(multiplier > 0 for multiplier, _, _ in parts) and countable(sum(count for _, _, count in parts))
+    about = _rdp_epsilon(parts, integer, least)
+    twin, cost = _as_gaussian(parts, integer, least, about)
+    unsampled = len(twin) == 1 and twin[0][1] == 1
+    noisy = all(multiplier > 0 for multiplier, _, _ in twin) and countable(sum(count for _, _, count in twin))
     curve = None
-    if parts and noisy and not unsampled and not integer:
-        curve = pld.pld_curve(parts, least, about=_rdp_epsilon(parts, (), least), quick=quick)
+    if twin and noisy and not unsampled and cost is not None:
+        curve = pld.pld_curve(twin, least * cost.share, about=about, quick=quick)
     total, spent = _sums(whole)
-    if curve is None or spent:
+    if curve is None or cost is None or spent:
         return lambda delta: _bound(composition, delta, quick).epsilon
-    return lambda delta: min(_rdp_epsilon(parts, whole, delta), total + curve(delta))
+    # What it costs at the least delta is enough at every larger one.
+    return lambda delta: min(
+        _rdp_epsilon(parts, (*integer, *whole), delta), total + cost.epsilon + curve(delta * cost.share)
+    )
 
 
 @lru_cache(maxsize=512)
@@ -144,16 +150,28 @@ def _noise_bound(
     if not countable(sum(count for _, _, count in parts)):
         return Bound(math.inf, "none: too many releases", math.inf, math.inf)
     by_rdp = _rdp_epsilon(parts, integer, delta)
-    if by_rdp == 0 or integer:
+    twin, cost = _as_gaussian(parts, integer, delta, by_rdp)
+    if by_rdp == 0 or cost is None or any(multiplier == 0 for multiplier, _, _ in twin):
         return Bound(by_rdp, _own("RDP at integer orders"), by_rdp, math.inf)  # nothing is left, or known, to tighten
-    if len(parts) == 1 and parts[0][1] == 1:
-        multiplier, _, count = parts[0]
-        by_pld, name = exact_epsilon(math.sqrt(count) / multiplier, delta), _own("analytic Gaussian")
+    if len(twin) == 1 and twin[0][1] == 1:
+        multiplier, _, count = twin[0]
+        by_pld, name = exact_epsilon(math.sqrt(count) / multiplier, delta * cost.share), _own("analytic Gaussian")
     else:
-        by_pld, name = pld.pld_epsilon(parts, delta, about=by_rdp, quick=quick), pld.name()
+        by_pld, name = pld.pld_epsilon(twin, delta * cost.share, about=by_rdp, quick=quick), pld.name()
+    by_pld += cost.epsilon
     if by_pld <= by_rdp:
-        return Bound(by_pld, name, by_rdp, by_pld)
+        return Bound(by_pld, name + (", integer noise" if integer else ""), by_rdp, by_pld)
     return Bound(by_rdp, _own("RDP at integer orders"), by_rdp, by_pld)
+
+
+def _as_gaussian(
+    parts: Sequence[pld.Part], integer: Sequence[tuple[DiscreteGaussianEvent, int]], delta: float, about: float
+) -> tuple[list[pld.Part], Close | None]:
+    """Return all noise as Gaussian noise, and what that costs where some of it is integer."""
+    if not integer:
+        return list(parts), Close(0.0, 1.0)
+    twins = [(Event(event.ratio, event.sampling_rate, event.steps), times) for event, times in integer]
+    return _merged([*((Event(*part), 1) for part in parts), *twins]), close(integer, delta, about)
 
 
 @cache  # the version is read from a file: too slow for the display of every round
