@@ -76,7 +76,7 @@ def test_a_record_moves_the_sum_by_no_more_than_was_charged(lab: LabMaker) -> No
     left, right = lab(plan, "left"), lab(plan, "right")
     rng = np.random.default_rng(4)
     dim, width = left.prepared.run_plan.spec.dim, left.prepared.rows[ME].train.features.shape[1]
-    rows: list[Vector] = [rng.normal(size=width) * 10.0**k for k in (-3, 0, 1, 4, 18)]
+    rows: list[Vector] = [np.asarray(rng.normal(size=width) * 10.0**k) for k in (-3, 0, 1, 4, 18)]
     rows += [np.full(width, value) for value in (0.0, np.nan, np.inf, -1e38)]
     moved = []
     with silent():
@@ -99,7 +99,7 @@ def test_a_site_moves_the_sum_by_no_more_than_was_charged(lab: LabMaker) -> None
     left, right = lab(plan, "left"), lab(plan, "right")
     rng = np.random.default_rng(5)
     dim = left.prepared.run_plan.spec.dim
-    vectors: list[Vector] = [rng.normal(size=dim) * 10.0**k for k in (-9, -2, 0, 6, 30)]
+    vectors: list[Vector] = [np.asarray(rng.normal(size=dim) * 10.0**k) for k in (-9, -2, 0, 6, 30)]
     vectors += [np.full(dim, value) for value in (0.0, np.nan, np.inf)] + [np.eye(dim)[3] * 1e9]
     moved = []
     with silent():

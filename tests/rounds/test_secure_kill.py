@@ -33,7 +33,8 @@ STEPS = ("before", "written", "committed")
 FIRST_VECTOR, VECTOR, VOTE = 9, 10, 14
 POINTS = {
     "masks": [
-        *(f"identity.{step}:2" for step in STEPS), *(f"transcript.note.{step}:{k}" for step, k in zip(STEPS, (2, 5, 2), strict=True)),
+        *(f"identity.{step}:2" for step in STEPS),
+        *(f"transcript.note.{step}:{k}" for step, k in zip(STEPS, (2, 5, 2), strict=True)),
         f"session.keep.before:{VOTE}", f"session.keep.written:{VECTOR}",
         *(f"session.keep.committed:{k}" for k in (FIRST_VECTOR, VECTOR, VOTE)), "ledger.reserve.committed:6",
         "ledger.commit.written:6", "site.after_commit:6", "coordinator.after_collect:2", "coordinator.after_commit:2",

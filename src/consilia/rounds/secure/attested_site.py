@@ -1,10 +1,10 @@
 """A site that seals its answers to code at the coordinator, which has shown what it is."""
 
-import json
+import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
 
-from consilia.core.canonical import Json, canonical_bytes
+from consilia.core.canonical import Json
 from consilia.core.errors import ProtocolError
 from consilia.core.randomness import SecretRng
 from consilia.core.update import ProtocolMessage
@@ -17,10 +17,13 @@ from consilia.plan.run_plan import SiteHalf
 from consilia.rounds.entropy import Entropy
 from consilia.rounds.pipelines import Pipeline
 from consilia.rounds.secure.shape import EVALUATION, UPDATE
+from consilia.rounds.secure.signed import sign
 from consilia.secagg.framing import join
+from consilia.secagg.roster import Identity
 
 CHALLENGE, EVIDENCE = "challenge", "evidence"
-_LOSS = struct.Struct("<d")
+_LOSS, _SCORES = struct.Struct("<d"), struct.Struct("<3d")  # of fixed length, which a seal does not hide
+_TOLD = ("n", "accuracy", "loss")
 
 
 def info_of(run_context: bytes, site: str, purpose: str, round_number: int) -> bytes:
@@ -41,12 +44,15 @@ def read_update(content: bytes) -> tuple[float, bytes]:
 
 
 def read_scores(content: bytes) -> dict[str, object]:
-    """Return a site's opened scores; empty where they are none."""
-    try:
-        found = json.loads(content)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
+    """Return a site's opened scores; those that it did not tell are left out.
+
+    Raises:
+        ProtocolError: If the content is none.
+    """
+    if len(content) != _SCORES.size:
+        raise ProtocolError.of("opened scores", needs=f"{_SCORES.size} bytes", got=f"{len(content)}",
+                               hint="Both ends must run compatible versions")  # fmt: skip
+    return {key: value for key, value in zip(_TOLD, _SCORES.unpack(content), strict=True) if math.isfinite(value)}
 
 
 class AttestedSite:
@@ -54,7 +60,7 @@ class AttestedSite:
 
     Args:
         half: The site's half of the plan.
-        name: The site.
+        identity: The site's keys: it signs what it seals, so that nobody else can answer in its name.
         run_context: What the run is, 32 bytes.
         policy: Which code the site accepts; the site's own, never the coordinator's.
         pipelines: Each phase's pipeline: it packs what is sealed.
@@ -68,11 +74,12 @@ class AttestedSite:
     """
 
     def __init__(
-        self, half: SiteHalf, *, name: str, run_context: bytes, policy: Policy, pipelines: Sequence[Pipeline],
+        self, half: SiteHalf, *, identity: Identity, run_context: bytes, policy: Policy, pipelines: Sequence[Pipeline],
         entropy: Entropy, now: Callable[[], int],
     ) -> None:  # fmt: skip
         self._half = half
-        self._name = name
+        self._identity = identity
+        self._name = identity.name
         self._context = run_context
         self._policy = policy
         self._pipelines = pipelines
@@ -112,11 +119,14 @@ class AttestedSite:
 
     def scores(self, task: ProtocolMessage, metrics: Mapping[str, Json], rng: SecretRng) -> bytes:
         """Return the sealed scores."""
-        return self._sealed(EVALUATION, task, canonical_bytes(dict(metrics)), rng)
+        told = (metrics.get(key) for key in _TOLD)
+        content = _SCORES.pack(*(value if isinstance(value, int | float) else math.nan for value in told))
+        return self._sealed(EVALUATION, task, content, rng)
 
     def _sealed(self, purpose: str, task: ProtocolMessage, content: bytes, rng: SecretRng) -> bytes:
-        info = info_of(self._context, self._name, purpose, task.round)
-        return seal_to(self._current(), content, info=info, rng=rng.derive("seal"), now=self._now())
+        info, claims = info_of(self._context, self._name, purpose, task.round), self._current()
+        signed = sign(self._identity, [info, claims.key], content)
+        return seal_to(claims, signed, info=info, rng=rng.derive("seal"), now=self._now())
 
     def _current(self) -> Claims:
         if self._claims is None:
