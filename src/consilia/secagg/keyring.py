@@ -47,6 +47,7 @@ class Keyring:
         self._mask = ExchangeKey.draw(self._rng.derive("mask"))
         self._own = self._rng.derive("own mask").token(KEY_SIZE)
         self._agreed: dict[bytes, bytes] = {}
+        self._shared: dict[tuple[int, tuple[str, ...], bytes], dict[str, Pair]] = {}
         self._opened: dict[tuple[str, bytes, bytes], Pair] = {}
 
     def unsigned(self) -> Advert:
@@ -55,12 +56,19 @@ class Keyring:
 
     def pairs(self, threshold: int, holders: tuple[str, ...], adverts: bytes) -> dict[str, Pair]:
         """Return the shares of the site's two secrets, by holder; the same again for the same adverts."""
+        asked = (threshold, holders, adverts)
+        if (
+            asked in self._shared
+        ):  # when they were sent out; the site's own is asked for again when shares are given away
+            return self._shared[asked]
         numbers = {self._session.number(name): name for name in holders}
         kinds = [
             split(secret, threshold, numbers, self._rng.derive("shares", kind, adverts.hex()))
             for kind, secret in ((OWN_MASK, self._own), (MASK_KEY, self._mask.private))
         ]
-        return {name: Pair(kinds[OWN_MASK][x], kinds[MASK_KEY][x]) for x, name in numbers.items()}
+        pairs = {name: Pair(kinds[OWN_MASK][x], kinds[MASK_KEY][x]) for x, name in numbers.items()}
+        self._shared[asked] = pairs
+        return pairs
 
     def envelope(self, holder: str, advert: Advert, pair: Pair, bound: bytes) -> bytes:
         """Return the envelope for a holder, whose advert this is."""

@@ -6,6 +6,8 @@ Votes > Reveal. A site that will not go on says Refused.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import sha256
 from typing import ClassVar, Self
 
 from consilia.core.update import Bytes
@@ -65,7 +67,16 @@ class Adverts:
 
     def to_bytes(self) -> bytes:
         """Return the message's bytes."""
+        return self._bytes
+
+    @cached_property
+    def _bytes(self) -> bytes:  # every key of a session is bound to them, and they are long
         return join_named({name: advert.to_bytes() for name, advert in self.adverts.items()})
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of the message's bytes."""
+        return sha256(self._bytes).digest()
 
     @classmethod
     def from_bytes(cls, raw: Bytes, *, who: str) -> Self:

@@ -69,7 +69,7 @@ class ServerState:
     @cached_property
     def adverts_digest(self) -> bytes:
         """SHA-256 of all adverts."""
-        return sha256(Adverts(self.adverts).to_bytes()).digest()
+        return Adverts(self.adverts).digest
 
     @cached_property
     def graph(self) -> Graph:

@@ -109,10 +109,10 @@ class State:
         """Whose vectors are in the sum."""
         return cast(Survivors, self.accepted[4])
 
-    @cached_property
+    @property
     def adverts_digest(self) -> bytes:
         """SHA-256 of all adverts."""
-        return sha256(self.adverts.to_bytes()).digest()
+        return self.adverts.digest
 
     @cached_property
     def bound(self) -> bytes:

@@ -156,11 +156,14 @@ class MaskedSums:
     def _ask(self, run: _Run, messages: Mapping[str, ToSite]) -> None:
         """Take one step with every site that is left."""
         tasks = {}
+        packed: dict[int, bytes] = {}  # most stages tell everyone the same
         for site, message in messages.items():
             body = {**self._body(run.session), "stage": message.STAGE}
             if isinstance(message, Begin) and run.session.purpose == UPDATE:
                 body["entries"] = [entry.to_json() for entry in self._entries[self._told.get(site, 0) :]]
-            tasks[site] = ProtocolMessage("sum", site, run.session.round, body, message.to_bytes())
+            if id(message) not in packed:
+                packed[id(message)] = message.to_bytes()
+            tasks[site] = ProtocolMessage("sum", site, run.session.round, body, packed[id(message)])
 
         def accept(site: str, item: Release | ProtocolMessage) -> None:
             run.step(self._read(run.session, site, item))
