@@ -57,9 +57,7 @@ class Keyring:
     def pairs(self, threshold: int, holders: tuple[str, ...], adverts: bytes) -> dict[str, Pair]:
         """Return the shares of the site's two secrets, by holder; the same again for the same adverts."""
         asked = (threshold, holders, adverts)
-        if (
-            asked in self._shared
-        ):  # when they were sent out; the site's own is asked for again when shares are given away
+        if asked in self._shared:  # the site asks for its own again when it gives shares away
             return self._shared[asked]
         numbers = {self._session.number(name): name for name in holders}
         kinds = [
