@@ -9,7 +9,7 @@ from tests.rounds.bench import RECORD, Bench
 from tests.rounds.hand import charged, refused
 from tests.rounds.secure_bench import SITES, attested, secret
 
-from consilia.core.canonical import Json
+from consilia.core.canonical import Json, digest_bytes
 from consilia.core.randomness import SecretRng
 from consilia.core.update import ProtocolMessage, Release
 from consilia.core.wire import decode, encode, pack_vector
@@ -41,6 +41,10 @@ class Keeper:
         task = ProtocolMessage(kind, site, number, {**self.body, "counted": 0, **body}, payload)
         return self.one.simulation.sites[site].handle(encode(task))
 
+    @property
+    def model(self) -> str:
+        return digest_bytes(pack_vector(self.one.coordinator.state.model))
+
     def vector(self, site: str, number: int, kind: str = "evaluate", **body: Json) -> bytes:
         model = pack_vector(self.one.coordinator.state.model)
         return self.ask(site, kind, number, model, purpose="update" if kind == "train" else "evaluation", **body)
@@ -62,7 +66,7 @@ class Keeper:
         else:
             content = join([names, total])
         return {
-            site: self.ask(site, "sum", number, content, stage="open", purpose="evaluation")
+            site: self.ask(site, "sum", number, content, stage="open", purpose="evaluation", model=self.model)
             for site in self.openers(number)
         }
 
@@ -72,7 +76,7 @@ class Keeper:
         run = self.one.prepared.run_plan
         assert self.one.simulation.consortium is not None
         context = context_of(
-            run_context("bench", run.digest, self.one.simulation.consortium.roster), "evaluation", number
+            run_context("bench", run.digest, self.one.simulation.consortium.roster), "evaluation", number, self.model
         )
         return (SITES[Opening(context, 1, (1, 2, 3, 4), (), 3).opener - 1],)
 
@@ -171,6 +175,20 @@ def test_only_the_schedules_rounds_and_the_keys_made_last(mode: str, bench: Benc
         assert refused(hand.vector(ME, 2, "train", **body))
         assert refused(hand.vector(ME, 2, **body))
     assert charged(hand.one, ME) == 1
+
+
+@pytest.mark.parametrize("mode", CIPHERS)
+def test_sites_that_were_shown_other_models_have_no_sum(mode: str, bench: BenchMaker) -> None:
+    """Pasquini et al. (2022): with models of the server's choice the others send nothing, and the sum is one site's update."""
+    hand = keeper(mode, bench)
+    mine = hand.vector(ME, 2)
+    true = hand.one.coordinator.state.model
+    hand.one.coordinator.state.model = 0 * true
+    others = {site: payload(hand.vector(site, 2)) for site in SITES if site != ME}
+    assert refused(hand.vector(ME, 2))
+    assert all(refused(answer) for answer in hand.opening({ME: payload(mine), **others}, 2, SITES).values())
+    hand.one.coordinator.state.model = true
+    assert all(refused(answer) for answer in hand.opening({ME: payload(mine), **others}, 2, SITES).values())
 
 
 def test_rlwe_commitments_of_a_stranger_are_refused(bench: BenchMaker) -> None:

@@ -150,7 +150,11 @@ def test_every_crash_point_of_the_store_is_killed_at() -> None:
     }  # tests/rounds/test_kill.py, where there is something to stage
     elsewhere |= {f"ledger.forget.{where}" for where in _EACH}  # tests/study/test_kill.py, where a trial was beaten
     # tests/rounds/test_secure_kill.py, where sites sum in secret
-    elsewhere |= {f"{name}.{where}" for name in ("identity", "session.keep", "transcript.note") for where in _EACH}
+    elsewhere |= {
+        f"{name}.{where}"
+        for name in ("identity", "session.keep", "session.forget", "transcript.note")
+        for where in _EACH
+    }
     assert names == {place.partition(":")[0] for place, _ in CASES} | elsewhere
 
 

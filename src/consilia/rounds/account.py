@@ -2,6 +2,7 @@
 
 import math
 
+from consilia.core.errors import ProtocolError
 from consilia.dp.event import AnyEvent
 from consilia.dp.ledger import Allotment
 from consilia.plan.run_plan import SiteHalf
@@ -63,6 +64,34 @@ class Account:
         if purpose == "update":
             self.charges[self._half.phase(round_number).index] += not hold.reused
         return hold
+
+    def forward(self, round_number: int, purpose: Purpose, model_digest: str) -> None:
+        """Refuse a round before the newest, under a secure sum: two sums of the same answers, less one, would show that one.
+
+        Raises:
+            ProtocolError: If a later round was answered, or this one was scored with another model.
+        """
+        if self._store is None:
+            return
+        if purpose == "evaluation":  # kept by itself: scores that are public are sealed by nobody
+            forward = self._store.sessions.advance(self._run, "scored", round_number, bytes.fromhex(model_digest))
+        else:
+            forward = round_number >= self._store.newest_round(self._run, purpose)
+        if not forward:
+            raise ProtocolError.of(f"site {self._half.terms.name}", needs="a round after those it answered, with one model each",
+                                   got=f"{purpose} of round {round_number}", hint="Rounds only go forward")  # fmt: skip
+
+    def close(self, status: str) -> str | None:
+        """Record that the run ended, and drop what its secure sums kept secret; return the ledger's head, if it was charged.
+
+        Raises:
+            StoreError: If the file cannot be read, trusted or written.
+        """
+        if self._store is None:
+            return None
+        if self._half.secure is not None:
+            self._store.sessions.forget(self._run)
+        return self._store.close_run(self._run, status) if self._half.charge.booked else None
 
     def _booked(self, charged: dict[str, int]) -> list[int]:
         """Return what the ledger holds of each phase; phases of one mechanism fill up in their order."""

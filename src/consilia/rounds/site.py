@@ -171,6 +171,7 @@ class Site:
         if sealed is not None:
             return sealed
         if self._sums is not None:
+            self._account.forward(task.round, "update", model_digest)
             self._sums.ready("update", task, model_digest)
         payload = self._payload(task)
         local = self._local(task)
@@ -247,6 +248,7 @@ class Site:
         if sealed is not None:
             return sealed
         if self._sums is not None:
+            self._account.forward(task.round, "evaluation", model_digest)
             self._sums.ready("evaluation", task, model_digest)
         payload, local = self._payload(task), self._local(task)
         hold = self._account.reserve(task.round, "evaluation", event)
@@ -289,8 +291,7 @@ class Site:
     def _close(self, task: ProtocolMessage) -> bytes:
         # The head goes to the coordinator as a witness: a ledger rolled back later no longer matches it.
         status = str(task.body.get("status", "done"))
-        charged = self._store is not None and self._half.charge.booked
-        head = self._store.close_run(self._run, status) if self._store is not None and charged else None
+        head = self._account.close(status)
         return encode(ProtocolMessage("closed", self.name, task.round, {"ledger_head": head}))
 
 

@@ -86,6 +86,12 @@ def get_sealed(
     return Sealed(row.release, row.model_digest), row.release_digest, row.position
 
 
+def newest_round(connection: Connection, *, run: str, purpose: str) -> int:
+    """Return the round of the newest release, 0 before the first."""
+    found = connection.execute(select(sealed.c.round).where(sealed.c.run == run, sealed.c.purpose == purpose)).scalar()
+    return int(found or 0)
+
+
 def put_state(connection: Connection, *, run: str, round: int, state: bytes, counted: int) -> None:
     """Store the state of `round` beside the newest one of a round <= `counted`; drop all others."""
     kept = connection.execute(_state_before, {"run": run, "round": min(counted, round - 1)}).scalar_one()

@@ -10,6 +10,7 @@ from consilia.dp import chain, ledger
 from consilia.dp.chain import Entry
 from consilia.dp.event import AnyEvent
 from consilia.dp.ledger import Allotment, Relation
+from consilia.store import kept
 from consilia.store.chains import Chains
 from consilia.store.engine import open_engine, reading
 from consilia.store.fingerprint import SiteKey
@@ -63,6 +64,11 @@ class LedgerView:
                 return []
             standing = self._chains.refresh(connection, population)
             return [(standing.events[name], count) for name, count in standing.run(run).charged.items()]
+
+    def newest_round(self, run: str, purpose: str) -> int:
+        """Return the newest round of a run that a release is sealed for, 0 before the first."""
+        with self._lock, reading(self._engine, self._who) as connection:
+            return kept.newest_round(connection, run=run, purpose=purpose)
 
     def populations(self) -> list[str]:
         """Return the names of all populations in this ledger."""

@@ -5,7 +5,7 @@ Guarantees:
     twice with two different answers.
 """
 
-from sqlalchemy import Engine, insert, select
+from sqlalchemy import Engine, insert, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from consilia.core.canonical import digest_bytes
@@ -14,6 +14,7 @@ from consilia.store.engine import reading, writing
 from consilia.store.tables import sessions, site_key, transcripts
 
 _IDENTITY = "identity"
+_ID = 16
 
 
 class Sessions:
@@ -43,13 +44,38 @@ class Sessions:
     def keep(self, run: str, purpose: str, round_number: int, state: bytes) -> None:
         """Store where a sum stands, in place of the one of an earlier step or round.
 
+        Args:
+            run: The run.
+            purpose: What the sum is for.
+            round_number: The round.
+            state: Its first 16 bytes are the session's id.
+
+        Raises:
+            StoreError: If the round stands in another session already, or a later one has begun (two processes of one site);
+                or if the file cannot be written.
+        """
+        if not self.advance(run, purpose, round_number, state):
+            raise StoreError.of(
+                self._who, needs=f"one session for round {round_number} of run {run!r}", got="another, or a later round",
+                hint="Two processes act for this site: end one",
+            )  # fmt: skip
+
+    def advance(self, run: str, purpose: str, round_number: int, state: bytes) -> bool:
+        """Store as `keep` does, or return False where that would go back, or change the session of a round.
+
         Raises:
             StoreError: If the file cannot be written.
         """
         values = {"round": round_number, "digest": digest_bytes(state), "state": state}
         put = upsert(sessions).values(run=run, purpose=purpose, **values)
+        chosen = select(sessions).where(sessions.c.run == run, sessions.c.purpose == purpose)
         with writing(self._engine, self._who, "session.keep") as connection:
+            row = connection.execute(chosen).one_or_none()
+            other = row is not None and row.round == round_number and row.state[:_ID] != state[:_ID]
+            if row is not None and (row.round > round_number or other):
+                return False
             connection.execute(put.on_conflict_do_update(index_elements=["run", "purpose"], set_=values))
+            return True
 
     def state(self, run: str, purpose: str, round_number: int) -> bytes | None:
         """Return where the sum of this round stands, or None if it has not begun here.
@@ -69,6 +95,20 @@ class Sessions:
                 hint="A round is summed once; ask for the next one",
             )  # fmt: skip
         return bytes(row.state)
+
+    def forget(self, run: str) -> None:
+        """Drop the secrets of a run's sums: with them and a recording of what was sent, the last update could be unmasked.
+
+        Which rounds were summed, and in which session, stays: none is summed again.
+
+        Raises:
+            StoreError: If the file cannot be written.
+        """
+        with writing(self._engine, self._who, "session.forget") as connection:
+            for row in connection.execute(select(sessions).where(sessions.c.run == run)).all():
+                state = row.state[:_ID]
+                chosen = update(sessions).where(sessions.c.run == run, sessions.c.purpose == row.purpose)
+                connection.execute(chosen.values(state=state, digest=digest_bytes(state)))
 
     def note(self, run: str, round_number: int, entry: bytes) -> None:
         """Store the coordinator's signed entry of a round; the first one of a round stands.

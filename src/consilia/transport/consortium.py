@@ -1,6 +1,7 @@
 """The keys of a simulated consortium: each site's in its own file, the coordinator's and the consortium's in the home folder."""
 
 import os
+import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +9,6 @@ from pathlib import Path
 from consilia.core.errors import StoreError
 from consilia.crypto.keys import ExchangeKey
 from consilia.crypto.signing import SEED_SIZE, SigningKey
-from consilia.rounds.entropy import Entropy
 from consilia.rounds.secure.sessions import Party
 from consilia.secagg.roster import Identity, Roster
 from consilia.store.ledger_store import SiteStore
@@ -29,14 +29,17 @@ class Consortium:
     signing: SigningKey
 
     @classmethod
-    def of(cls, stores: Iterable[SiteStore], home: Path, entropy: Entropy) -> "Consortium":
+    def of(cls, stores: Iterable[SiteStore], home: Path) -> "Consortium":
         """Return the consortium whose keys lie in these files; keys that are missing are made.
+
+        They outlive the run, so they come from the operating system's generator in the reproducible mode, too: a private run
+        that finds them later relies on them.
 
         Raises:
             StoreError: If a file cannot be read or written.
         """
-        identities = {store.site: _identity(store, entropy) for store in stores}
-        consortium, signing = (_key(home / name, entropy) for name in ("consortium.key", "coordinator.key"))
+        identities = {store.site: _identity(store) for store in stores}
+        consortium, signing = (_key(home / name) for name in ("consortium.key", "coordinator.key"))
         roster = Roster.signed([identity.member for identity in identities.values()], consortium)
         parties = {
             name: Party(identity, roster, consortium.public, signing.public) for name, identity in identities.items()
@@ -44,12 +47,12 @@ class Consortium:
         return cls(parties, roster, signing)
 
 
-def _identity(store: SiteStore, entropy: Entropy) -> Identity:
-    seed = store.sessions.identity(entropy.stream("identity", store.site).token(2 * SEED_SIZE))
+def _identity(store: SiteStore) -> Identity:
+    seed = store.sessions.identity(secrets.token_bytes(2 * SEED_SIZE))
     return Identity(store.site, SigningKey(seed[:SEED_SIZE]), ExchangeKey(seed[SEED_SIZE:]))
 
 
-def _key(path: Path, entropy: Entropy) -> SigningKey:
+def _key(path: Path) -> SigningKey:
     """Return the key in a file that only its owner may read, and make it where there is none."""
     try:
         try:
@@ -57,7 +60,7 @@ def _key(path: Path, entropy: Entropy) -> SigningKey:
         except FileExistsError:
             seed = path.read_bytes()
         else:
-            seed = entropy.stream("key", path.name).token(SEED_SIZE)
+            seed = secrets.token_bytes(SEED_SIZE)
             with os.fdopen(handle, "wb") as file:
                 file.write(seed)
                 file.flush()

@@ -208,7 +208,7 @@ class Simulation:
                     stores[terms.name] = SiteStore.open(home / "sites" / f"{terms.name}.sqlite", terms.name)
                     self._stores.append(stores[terms.name])
             if plan.secure is not None:
-                self.consortium = Consortium.of(self._stores, home, entropy)
+                self.consortium = Consortium.of(self._stores, home)
             heaviest = max(terms.weight for terms in plan.sites)
             for terms in plan.sites:
                 half = plan.site(terms.name)

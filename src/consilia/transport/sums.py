@@ -63,7 +63,7 @@ def site_sum(
     if policy is not None:
         return AttestedSite(
             half,
-            name=half.terms.name,
+            identity=party.identity,
             run_context=context,
             policy=policy,
             pipelines=pipelines,
@@ -111,7 +111,8 @@ def gatherer_of(
     context = run_context(run, plan.digest, consortium.roster)
     if policy is not None and attester is not None:
         return AttestedSums(
-            plan, secure, run=run, pipelines=pipelines, transport=transport, run_context=context, attester=attester,
+            plan, secure, run=run, pipelines=pipelines, transport=transport, run_context=context,
+            roster=consortium.roster, attester=attester,
             max_age=policy.max_age, now=_now,
         )  # fmt: skip
     names = tuple(sorted(terms.name for terms in plan.sites))

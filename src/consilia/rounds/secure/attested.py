@@ -17,6 +17,8 @@ from consilia.rounds.ports import Transport
 from consilia.rounds.records import summarise
 from consilia.rounds.secure.attested_site import CHALLENGE, EVIDENCE, info_of, read_scores, read_update
 from consilia.rounds.secure.shape import EVALUATION, UPDATE
+from consilia.rounds.secure.signed import read
+from consilia.secagg.roster import Roster
 
 
 class AttestedSums:
@@ -31,6 +33,7 @@ class AttestedSums:
         pipelines: Each phase's pipeline.
         transport: Moves bytes to and from sites.
         run_context: What the run is, 32 bytes.
+        roster: The sites' public keys. What the code that is measured takes as the roster decides whose answers count.
         attester: The hardware.
         max_age: Seconds after which sites want fresh evidence.
         now: Seconds since 1970.
@@ -38,13 +41,14 @@ class AttestedSums:
 
     def __init__(
         self, plan: RunPlan, secure: SecureTerms, *, run: str, pipelines: Sequence[Pipeline], transport: Transport,
-        run_context: bytes, attester: Attester, max_age: int, now: Callable[[], int],
+        run_context: bytes, roster: Roster, attester: Attester, max_age: int, now: Callable[[], int],
     ) -> None:  # fmt: skip
         self._plan = plan
         self._secure = secure
         self._pipelines = pipelines
         self._transport = transport
         self._context = run_context
+        self._roster = roster
         self._attester = attester
         self._max_age = max_age
         self._now = now
@@ -85,6 +89,8 @@ class AttestedSums:
                     lambda upload, site: read_scores(self._open(upload, site, EVALUATION, number)))  # fmt: skip
         traffic.add(ask(self._transport, gate, kind="evaluate", body={**self._body, "purpose": EVALUATION},
                         counted=counted, payload=payload, timeout=self._timeout))  # fmt: skip
+        if too_few(len(gate.admitted), len(self._weights), max(1, len(self._weights) - self._secure.dropouts)):
+            return Scored({}, None, traffic)  # the operator chose who got through: fewer are none of its business
         rows, found = 0.0, summarise(gate.admitted)
         for told in gate.admitted.values():
             n = told.get("n")
@@ -97,7 +103,10 @@ class AttestedSums:
         """Nothing is written down: sites have the evidence of what added their updates."""
 
     def _open(self, upload: Bytes, site: str, purpose: str, number: int) -> bytes:
-        return self._attester.open_sealed(bytes(upload), info=info_of(self._context, site, purpose, number))
+        info = info_of(self._context, site, purpose, number)
+        opened = self._attester.open_sealed(bytes(upload), info=info)
+        # Anyone can seal to a public key: an operator could answer for all sites but one, and read that one off the sum.
+        return read(self._roster, site, [info, self._attester.key], opened)
 
     def _show(self, number: int) -> Traffic:
         """Let each site verify what runs here: at first, and again before what it believes grows too old."""

@@ -16,7 +16,7 @@ from consilia.rounds.exchange import Traffic, ask, exchange
 from consilia.rounds.gather import Gathered, Metrics, Scored, quorum, too_few
 from consilia.rounds.lanes import read_scores
 from consilia.rounds.ports import Transport
-from consilia.rounds.secure.cipher_site import context_of
+from consilia.rounds.secure.cipher_site import OPEN, context_of
 from consilia.rounds.secure.schemes import Ask, CoordinatorScheme
 from consilia.rounds.secure.shape import EVALUATION, UPDATE, Shape, shape_of, weight_and_loss
 
@@ -109,8 +109,8 @@ class CipherSums:
             return names, dropped, gate.metrics, None, reason
         try:
             opened = self._scheme.open(
-                total[0], context_of(self._context, purpose, number), shape.dim, names, sorted(asked),
-                self._asker(number, {"purpose": purpose}, traffic),
+                total[0], context_of(self._context, purpose, number, gate.model_digest), shape.dim, names, sorted(asked),
+                self._asker(number, {"purpose": purpose, "model": gate.model_digest}, traffic),
             )  # fmt: skip
         except ProtocolError as error:
             return names, dropped, gate.metrics, None, str(error)
@@ -121,13 +121,13 @@ class CipherSums:
             answers: dict[str, bytes] = {}
 
             def accept(site: str, item: Release | ProtocolMessage) -> None:
-                fits = isinstance(item, ProtocolMessage) and item.kind == "sum" and item.site == site
-                if (
-                    fits
-                    and item.round == number
-                    and isinstance(item, ProtocolMessage)
-                    and item.body.get("stage") == stage
-                ):
+                said = item.metrics if isinstance(item, Release) else item.body
+                kind = (
+                    isinstance(item, Release)
+                    if stage == OPEN
+                    else isinstance(item, ProtocolMessage) and item.kind == "sum"
+                )
+                if kind and item.site == site and item.round == number and said.get("stage") == stage:
                     answers.setdefault(site, bytes(item.payload))
 
             body = {**self._body, **beside, "stage": stage}

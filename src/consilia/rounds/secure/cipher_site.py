@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from consilia.core.canonical import Json, canonical_bytes, digest_bytes
 from consilia.core.errors import ProtocolError
 from consilia.core.randomness import SecretRng
-from consilia.core.update import ProtocolMessage
+from consilia.core.update import ProtocolMessage, Release
 from consilia.pipeline.transform import Array
 from consilia.plan.run_plan import SiteHalf
 from consilia.plan.secure import SecureTerms
@@ -22,9 +22,13 @@ from consilia.secagg.params import PURPOSES
 OPEN = "open"
 
 
-def context_of(run_context: bytes, purpose: str, round_number: int) -> bytes:
-    """Return what the vectors of a round are for, 32 bytes: the coordinator has no part in it that it could choose twice."""
-    return sha256(run_context + canonical_bytes({"purpose": purpose, "round": round_number})).digest()
+def context_of(run_context: bytes, purpose: str, round_number: int, model_digest: str) -> bytes:
+    """Return what the vectors of a round are for, 32 bytes: vectors of sites that were shown other models do not add up.
+
+    A site takes the first model it is shown in a round, so the coordinator has no part in it that it could choose twice.
+    """
+    about: dict[str, Json] = {"purpose": purpose, "round": round_number, "model": model_digest}
+    return sha256(run_context + canonical_bytes(about)).digest()
 
 
 class CipherSite:
@@ -65,8 +69,9 @@ class CipherSite:
         self._session = ""
         self._sent: set[bytes] = set()
         self._newest: dict[str, tuple[bytes, str, bytes]] = {}
+        self._models: dict[tuple[str, int], str] = {}
 
-    def answer(self, task: ProtocolMessage) -> ProtocolMessage:
+    def answer(self, task: ProtocolMessage) -> ProtocolMessage | Release:
         """Take a step of the ceremony, or help to open a sum.
 
         Raises:
@@ -78,18 +83,21 @@ class CipherSite:
         if stage == OPEN:
             purpose = self._text(task, "purpose")
             self._agree(purpose, task)
+            model = self._only(purpose, task.round, self._text(task, "model"))
             shape = shape_of(self._half, self._secure, purpose, task.round, self._sites)
-            context = context_of(self._context, purpose, task.round)
+            context = context_of(self._context, purpose, task.round, model)
             answer = self._scheme.open(content, context, shape.dim, self._cohort(purpose, task.round), rng)
-        else:
-            answer = self._scheme.step(stage, content, rng)
-            self._session = session
+            told: dict[str, Json] = {"stage": stage, "session": session}
+            return Release(answer, self._name, task.round, self._half.digest, model, told)
+        answer = self._scheme.step(stage, content, rng)
+        self._session = session
         body: dict[str, Json] = {"stage": stage, "session": session}
         return ProtocolMessage("sum", self._name, task.round, body, answer)
 
     def ready(self, purpose: str, task: ProtocolMessage, model_digest: str) -> None:
         """Check that the keys are those that the task speaks of, and that this site is asked by the public schedule."""
         self._agree(purpose, task)
+        self._only(purpose, task.round, model_digest)
         self._scheme.require_key()
 
     def update(self, task: ProtocolMessage, vector: Array, loss: float | None, rng: SecretRng) -> bytes:
@@ -107,7 +115,8 @@ class CipherSite:
         values = shape_of(self._half, self._secure, purpose, task.round, self._sites).join(vector, numbers)
         # Rounding and noise stay within the bound but for a chance below 2^-40; a value beyond it loses little at the edge.
         values = np.clip(values, -self._secure.value_bound, self._secure.value_bound)
-        context, digest = context_of(self._context, purpose, task.round), digest_bytes(values.tobytes())
+        context = context_of(self._context, purpose, task.round, self._models[purpose, task.round])
+        digest = digest_bytes(values.tobytes())
         if context not in self._sent:
             self._newest[purpose] = context, digest, self._scheme.encrypt(context, values, rng.derive("cipher"))
             self._sent.add(context)
@@ -121,6 +130,12 @@ class CipherSite:
             raise self._refusal("the keys that were made last", "others, or none")
         if purpose not in PURPOSES or self._name not in self._cohort(purpose, task.round):
             raise self._refusal("a round of the schedule that asks it", f"{purpose} of round {task.round}")
+
+    def _only(self, purpose: str, round_number: int, model_digest: str) -> str:
+        """Return the one model of a round: the first that this site was shown."""
+        if self._models.setdefault((purpose, round_number), model_digest) != model_digest:
+            raise self._refusal(f"the model of round {round_number} that it was shown first", "another one")
+        return model_digest
 
     def _text(self, task: ProtocolMessage, key: str) -> str:
         value = task.body.get(key)

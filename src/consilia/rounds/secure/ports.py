@@ -5,15 +5,15 @@ from typing import Protocol
 
 from consilia.core.canonical import Json
 from consilia.core.randomness import SecretRng
-from consilia.core.update import ProtocolMessage
+from consilia.core.update import ProtocolMessage, Release
 from consilia.pipeline.transform import Array
 
 
 class SiteSum(Protocol):
     """What a site does so that the coordinator learns its update as part of a sum only."""
 
-    def answer(self, task: ProtocolMessage) -> ProtocolMessage:
-        """Answer a step that carries nothing computed from data.
+    def answer(self, task: ProtocolMessage) -> ProtocolMessage | Release:
+        """Answer a step. What helps to open a sum is a `Release`; all else carries nothing computed from data.
 
         Raises:
             ProtocolError: If the step does not fit what this site has agreed to.
