@@ -22,7 +22,7 @@ SECTIONS = {
     "masks": 'mode = "masks"', "rlwe": 'mode = "rlwe"', "paillier": 'mode = "paillier"\nkey_bits = 2048',
     "attested": 'mode = "attested"\npolicy = "policy.toml"',
 }  # fmt: skip
-_REGISTER = 14
+REGISTER, CODE = 14, hashlib.sha256(b"the coordinator's code").digest()
 
 
 def secret(mode: str, *, dropouts: int = 1, training: str = FEDSGD, more: str = "", **rest: Any) -> Plan:
@@ -31,18 +31,21 @@ def secret(mode: str, *, dropouts: int = 1, training: str = FEDSGD, more: str = 
     return heart(**{"privacy": 'unit = "none"', **rest}, training=training + section)
 
 
+def write_policy(folder: Path, attester: TpmAttester) -> None:
+    """Write the policy that accepts this code on this TPM, where plans look for it."""
+    value = hashlib.sha256(hashlib.sha256(bytes(32) + CODE).digest()).hexdigest()
+    (folder / "policy.toml").write_text(
+        f'kind = "tpm"\nmeasurements = ["sha256:{REGISTER}={value}"]\nmax_age = 3600\nroots = ["{attester.fingerprint}"]\n'
+    )
+
+
 @contextmanager
 def attested(folder: Path) -> Iterator[TpmAttester]:
     """Start a TPM that has measured some code, and write the policy that accepts this code."""
-    code = hashlib.sha256(b"the coordinator's code").digest()
     with software_tpm() as path:
-        measure(path, _REGISTER, code)
-        with TpmAttester(path, (_REGISTER,)) as attester:
-            value = hashlib.sha256(hashlib.sha256(bytes(32) + code).digest()).hexdigest()
-            (folder / "policy.toml").write_text(
-                f'kind = "tpm"\nmeasurements = ["sha256:{_REGISTER}={value}"]\nmax_age = 3600\n'
-                f'roots = ["{attester.fingerprint}"]\n'
-            )
+        measure(path, REGISTER, CODE)
+        with TpmAttester(path, (REGISTER,)) as attester:
+            write_policy(folder, attester)
             yield attester
 
 
