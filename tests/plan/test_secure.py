@@ -122,14 +122,14 @@ def test_each_adversary_counts_on_the_shares_it_cannot_know(checked: Checked) ->
     assert alone.against == "server"
     assert pooled.against == "server+colluding-sites"
     assert {who: terms_of(pooled).shares(who) for who in pooled.charges["A"].epsilon} == {
-        "server": 3, "server+colluding-sites": 2, "other-sites": 2, "world": 3,
+        "server": 2, "server+colluding-sites": 2, "other-sites": 2, "world": 2,
     }  # fmt: skip
     first, second = alone.charges["A"].epsilon, pooled.charges["A"].epsilon
     assert first["server+colluding-sites"] is None
     assert first["server"] == first["world"] == pytest.approx(alone.epsilon)
     assert (first["other-sites"] or 0) > 1.0  # a site knows its own share
     assert second["server+colluding-sites"] == second["other-sites"] == pytest.approx(pooled.epsilon)
-    assert (second["server"] or 9) < 1.0
+    assert second["server"] == second["world"] == second["other-sites"]  # a tolerated colluder may have drawn no share
     event = share_of(pooled, "A")
     assert (event.shares, event.dim, event.steps) == (2, 28, 1)
     assert pooled.epsilon == bound(((event, 40),), 1e-5).epsilon <= 1.0

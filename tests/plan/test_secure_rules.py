@@ -35,7 +35,7 @@ SIX = {"A": 199, "B": 172, "C": 30, "D": 85, "E": 60, "F": 70}
         ([*MASKS, "secure_sum.dropouts=9"], "secure_sum.mode", "0 (4 asked"),
         ([*MASKS, "secure_sum.colluders=2"], "secure_sum.colluders", "at most 1: more of them get two lists"),
         ([*MASKS, "secure_sum.adversary=passive", "secure_sum.colluders=3"], "secure_sum.colluders", "at most 2: 3 sites"),
-        (["secure_sum.mode=rlwe", "secure_sum.colluders=3"], "secure_sum.colluders", "at most 2: 3 sites open"),
+        (["secure_sum.mode=rlwe", "secure_sum.colluders=1"], "secure_sum.colluders", "One site that is shown others' vectors"),
         ([*MASKS, "secure_sum.adversary=passive", "secure_sum.dropouts=1", "secure_sum.colluders=2"], "secure_sum.colluders",
          "at least two answers"),
         ([*MASKS, "aggregation.selection=count", "aggregation.count=2"], "secure_sum.mode", "2 (2 asked"),

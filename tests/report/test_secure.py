@@ -65,7 +65,6 @@ def test_the_price_of_dropouts_and_colluders_stands_on_the_card() -> None:
 def test_the_claim_names_how_many_sites_may_collude() -> None:
     assert claim(shared()).endswith("against the coordinator together with up to 1 of the other sites")
     assert claim(shared(adversary="passive")).endswith("if it follows the protocol")
-    assert claim(shared(mode="rlwe")).endswith("if it follows the protocol")
     assert "any number of other sites" in dict(build(facts(secure=secure()), {}).adversaries)["server+colluding-sites"]
     assert (
         "up to 1 of the other sites, which know their own share" in dict(build(shared(), {}).adversaries)["other-sites"]

@@ -7,7 +7,7 @@ vectors are in it.
 Guarantees:
     Ciphertexts hide their vectors from fewer than `threshold` sites together with the coordinator, if these follow the
     protocol, under RLWE (`rlwe_parameters`); from a coordinator alone even if it does not (`rlwe_tags`). Sums are exact.
-    **Not covered**: that a ciphertext holds values in range; a coordinator that breaks the protocol together with a site. They
+    **Not covered**: that a ciphertext holds values in range; a coordinator together with a site. They
     can have any sum opened, also one that another site's vector is alone in: a ciphertext can be made out of others.
 
 Source:

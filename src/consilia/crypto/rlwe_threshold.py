@@ -13,7 +13,7 @@ Guarantees:
     sites' vectors of this context. Two sums that differ in one vector would show it; and answers for one sum under fresh
     floods would, many together, show its error and with it the key. More than half of the sites open a sum, so no two
     disjoint sets can open two sums of one context.
-    **Not covered**: a coordinator that breaks the protocol together with a site (`rlwe_tags`). Wrong answers of sites: one for
+    **Not covered**: a coordinator together with a site (`rlwe_tags`). Wrong answers of sites: one for
     another share, sum, set or context is found (`combine`), but where its bytes are well formed not whose fault it was; and a
     site that adds multiples of the step to its answer, or to its vector, shifts the sum unseen.
 

@@ -14,6 +14,10 @@ from consilia.plan.secure import SecureTerms
 from consilia.secagg.params import FEWEST, most_colluders
 
 _SUM_ONLY = ("masks", "rlwe", "paillier")
+_ONE_SITE = {
+    "paillier": "Every site holds the key: one that sides with the coordinator decrypts everything.",
+    "rlwe": "One site that is shown others' vectors can send one made out of them, and have a single one opened.",
+}
 
 
 def secure_rules(plan: Plan) -> list[Problem]:
@@ -58,10 +62,9 @@ def _mode(plan: Plan) -> Iterator[Problem]:
     if section.mode == "rlwe" and plan.aggregation.selection != "all":
         yield Problem(who, 'aggregation.selection = "all"', f'"{plan.aggregation.selection}"',
                       "Its sites hold the key in parts and open each sum together: ask all, or use masks")  # fmt: skip
-    if section.mode == "paillier" and section.colluders:
-        yield Problem("plan key secure_sum.colluders", '0 with secure_sum.mode = "paillier"', f"{section.colluders}",
-                      "Every site holds the key: one that sides with the coordinator decrypts everything. Use masks or "
-                      "rlwe")  # fmt: skip
+    if section.mode in _ONE_SITE and section.colluders:
+        yield Problem("plan key secure_sum.colluders", f'0 with secure_sum.mode = "{section.mode}"', f"{section.colluders}",
+                      f"{_ONE_SITE[section.mode]} Use masks")  # fmt: skip
 
 
 def _noise(plan: Plan) -> Iterator[Problem]:
@@ -119,7 +122,7 @@ def _answers(plan: Plan, terms: SecureTerms) -> Iterator[Problem]:
     if terms.fewest < needs:
         yield Problem("plan key secure_sum.dropouts", f"at most {terms.cohort - needs}: {needs} of {terms.cohort} sites have "
                       f"to help to open a sum", f"{terms.dropouts}", _fewer(terms))  # fmt: skip
-    if terms.colluders > _most(terms) and terms.mode in ("masks", "rlwe"):
+    if terms.mode == "masks" and terms.colluders > _most(terms):
         why = "more of them get two lists of survivors voted for" if _lies(terms) else f"{needs} sites open any vector"
         yield Problem("plan key secure_sum.colluders", f"at most {_most(terms)}: {why}", f"{terms.colluders}",
                       "Lower it, or ask more sites a round")  # fmt: skip
@@ -135,7 +138,7 @@ def _lies(terms: SecureTerms) -> bool:
 
 
 def _most(terms: SecureTerms) -> int:
-    return most_colluders(terms.adversary, terms.cohort) if terms.mode == "masks" else terms.threshold - 1
+    return most_colluders(terms.adversary, terms.cohort)
 
 
 def _fewer(terms: SecureTerms) -> str:

@@ -79,17 +79,18 @@ class SecureTerms:
         """Return how many shares of the noise an adversary cannot subtract, or None where nothing is left to count on.
 
         Guarantees:
-            At least `fewest` sites are in a sum that is opened. A site knows its own share, and `colluders` of them know
-            each other's. Where every site holds the key (paillier), one that sides with the coordinator opens single
-            vectors, which carry one share each: no bound is stated.
+            At least `fewest` sites are in a sum that is opened, and `colluders` of them may know each other's shares, or have
+            drawn none: they are counted for nobody. A site knows its own. Where every site holds the key (paillier), and
+            where a site may build a vector out of others' (rlwe), one that sides with the coordinator opens single vectors,
+            which carry one share each: no bound is stated.
         """
         match who:
             case "server" | "world":
-                return self.fewest
+                return self.honest
             case "other-sites":
                 return self.fewest - max(self.colluders, 1)
             case "server+colluding-sites":
-                return self.honest if self.colluders and self.mode != "paillier" else None
+                return self.honest if self.colluders and self.mode == "masks" else None
         return None
 
 

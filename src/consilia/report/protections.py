@@ -45,6 +45,9 @@ def _sum(facts: Facts) -> Iterator[Row]:
         return
     unseen = f"the coordinator sees no site's update, norm, loss or metrics, only sums{_LIMIT.get(secure['mode'], '')}"
     label = f"Secure sum ({secure['mode']})"
+    if facts["reproducible"]:
+        yield Row(label, "nothing: anyone can recompute its keys", "it shows what the sum costs")
+        return
     if facts["unit"] == "none":
         yield Row(label, unseen, "it gives no epsilon: nothing bounds what sums or the released model tell")
     elif secure["distributed"]:

@@ -7,6 +7,7 @@ from consilia.plan.facts import Facts
 from consilia.plan.secure_facts import SecureFacts
 from consilia.report.mechanism import Group, Row
 from consilia.report.numbers import plain
+from consilia.secagg.params import most_colluders
 
 MODES: Mapping[str, str] = {
     "masks": "each update is hidden by masks that cancel in the sum",
@@ -14,6 +15,7 @@ MODES: Mapping[str, str] = {
     "paillier": "updates are encrypted under one key that every site holds, and the coordinator does not",
     "attested": "updates are sealed to code at the coordinator whose measurement each site has verified",
 }
+RECOMPUTED = "nothing is hidden in the reproducible mode: anyone can recompute the keys of its sums"
 _SHAPE: Mapping[str, str] = {"masks": "masked", "rlwe": "encrypted", "paillier": "encrypted", "attested": "sealed"}
 
 
@@ -24,9 +26,7 @@ def shape(secure: SecureFacts) -> str:
 
 def follows(secure: SecureFacts) -> bool:
     """True if the claim needs a coordinator that follows the protocol."""
-    return (secure["mode"] == "masks" and secure["adversary"] == "passive") or (
-        secure["mode"] == "rlwe" and secure["colluders"] > 0
-    )
+    return secure["mode"] == "masks" and secure["adversary"] == "passive"
 
 
 def secure_group(facts: Facts) -> tuple[Group, ...]:
@@ -34,19 +34,24 @@ def secure_group(facts: Facts) -> tuple[Group, ...]:
     secure = facts["secure"]
     if secure is None:
         return ()
+    if facts["reproducible"]:
+        return (Group("Secure sum", (Row("Secure sum", secure["mode"], RECOMPUTED),)),)
     rows = [
         Row("Secure sum", secure["mode"], MODES[secure["mode"]]),
         Row("Answers of a round", f"at least {secure['fewest']} of {secure['cohort']}", "with fewer no sum is opened"),
         Row("Who opens a sum", *_opens(secure)),
     ]
-    if secure["mode"] in ("masks", "rlwe"):
-        rows += [
+    if secure["mode"] == "masks":
+        rows.append(
             Row("Colluding sites tolerated", plain(secure["colluders"]),
                 "that may pool what they know with the coordinator" if secure["colluders"]
                 else "no site may pool what it knows with the coordinator"),
+        )  # fmt: skip
+    if secure["mode"] in ("masks", "rlwe"):
+        rows.append(
             Row("Coordinator", "must follow the protocol" if follows(secure) else "may send anything",
                 "sites check what they are sent against the plan, and stop where it differs"),
-        ]  # fmt: skip
+        )  # fmt: skip
     if secure["ring_bits"] is not None:
         room = "there is room for every site" + (" and all noise" if secure["distributed"] else "")
         rows.append(Row("Arithmetic", f"integers of {secure['ring_bits']} bits", f"sums are exact; {room}"))
@@ -72,8 +77,13 @@ def _opens(secure: SecureFacts) -> tuple[str, str]:
             return "any one site", "together with the coordinator it would decrypt every single update"
         case "attested":
             return "the attested code", "nobody else, as far as the machine keeps its memory to itself"
-    few, many = secure["threshold"] - 1, secure["cohort"]
-    return f"{secure['threshold']} of {many} sites together", f"{few} of them and the coordinator cannot"
+    many = secure["cohort"]
+    alone = "the coordinator alone cannot open one update; with a site that breaks the protocol it can"
+    if secure["mode"] == "masks":
+        # Survivors who are left of all but two read the other off the sum, whatever the keys.
+        few = min(most_colluders(secure["adversary"], many), secure["fewest"] - 2)
+        alone = f"the coordinator with {few} of them opens no single update" if few else "the coordinator alone cannot"
+    return f"{secure['threshold']} of {many} sites together", alone
 
 
 def secure_limits(facts: Facts) -> list[str]:
@@ -86,6 +96,10 @@ def secure_limits(facts: Facts) -> list[str]:
         points.append(
             f"What a sum itself says: no single update is seen, but the sum of {secure['fewest']} sites or more is, without "
             "noise. Only noise bounds what it tells of one record."
+        )
+        points.append(
+            "Sums of two rounds held side by side: where a site is in one of them only and the model has hardly moved, they "
+            "differ by about its update."
         )
     return points
 
@@ -113,6 +127,8 @@ def _ways_in(secure: SecureFacts) -> list[str]:
                 "above all one in software, does not shield memory from whoever runs the machine; enclaves shield it, apart "
                 "from side channels and faults of the processor.",
                 "Faults of the attested code: it sees every single update.",
+                "An operator that feeds it: which answers reach the code, in what order, and the model and state that it starts "
+                "from are the operator's choice.",
             ]
     if secure["mode"] == "masks" and secure["adversary"] == "passive":
         points.append("A coordinator that breaks the protocol: the plan says that it follows it.")
