@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consilia.core.update import Vector
-from consilia.dp.noise_share import NoiseShare
+from consilia.dp.second_moment import SecondMomentNoise
 
 Moments = dict[str, NDArray[np.float64]]
 
@@ -20,7 +20,7 @@ class ServerOptimizer:
     v <- v + u^2 (adagrad), beta2 v + (1 - beta2) u^2 (adam), v - (1 - beta2) u^2 sign(v - u^2) (yogi); v starts at tau^2;
     x <- x + rate m / (sqrt(v) + tau). There is no bias correction: v starts at tau^2 instead of 0, so none is due.
     dp-adam: m and v as adam's, but from zero and bias-corrected, and v without the share of the noise, at least its standard
-    error (`NoiseShare`). All of it is post-processing of what arrived and costs no privacy.
+    error (`SecondMomentNoise`). All of it is post-processing of what arrived and costs no privacy.
 
     Attributes:
         kind: Which of them.
@@ -84,7 +84,9 @@ class ServerOptimizer:
     def _without_noise(
         self, model: Vector, m: NDArray[np.float64], v: NDArray[np.float64], noise: NDArray[np.float64]
     ) -> tuple[Vector, Moments]:
-        share = NoiseShare(int(noise[0]), float(noise[1]), float(noise[2])).after(self.noise_variance, self.beta2)
+        share = SecondMomentNoise(int(noise[0]), float(noise[1]), float(noise[2])).after(
+            self.noise_variance, self.beta2
+        )
         weight, mean, floor = share.corrected(self.beta2)
         root = np.sqrt(np.maximum(v / weight - mean, floor)) + self.tau
         moved = self.rate * m / (1 - self.momentum**share.steps) / root

@@ -6,7 +6,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from consilia.dp.noise_share import NoiseShare
+from consilia.dp.second_moment import SecondMomentNoise
 from consilia.learning.work import LocalWork
 
 _BETA1, _BETA2, _EPSILON = 0.9, 0.999, 1e-8
@@ -92,10 +92,10 @@ def _dp_adam(model: Moving, rate: float, deviation: Deviation) -> Step:
     rate eta / s. Here s^2, which is public, is taken off. Reads the noisy gradient only, so it costs no privacy.
 
     Source:
-        Tang, Shpilevskiy and Lecuyer (2024), DP-AdamBC, algorithm 1; for the floor see `NoiseShare`.
+        Tang, Shpilevskiy and Lecuyer (2024), DP-AdamBC, algorithm 1; for the floor see `SecondMomentNoise`.
     """
     values, grad = model.trainable, model.grad
-    first, second, share = torch.zeros_like(values), torch.zeros_like(values), NoiseShare()
+    first, second, share = torch.zeros_like(values), torch.zeros_like(values), SecondMomentNoise()
 
     def step() -> None:
         nonlocal share

@@ -4,6 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from consilia.core.canonical import Json
+from consilia.core.errors import PlanError
 from consilia.crypto.attestation.attester import Attester
 from consilia.crypto.attestation.policy import Policy
 from consilia.plan.ciphers import paillier_lanes, rlwe_parameters
@@ -60,22 +61,20 @@ def site_sum(
             half, secure, run=run, party=party, cohort=cohort, share=share, store=store.sessions, entropy=entropy
         )
     context = run_context(run, plan.digest, consortium.roster)
-    if policy is not None:
-        return AttestedSite(
-            half,
-            identity=party.identity,
-            run_context=context,
-            policy=policy,
-            pipelines=pipelines,
-            entropy=entropy,
-            now=_now,
-        )
     scheme: SiteScheme
-    if secure.mode == "paillier":
-        lanes = paillier_lanes(secure, plan.plan.secure_sum.key_bits, len(plan.sites))
-        scheme = PaillierSite(party.identity, consortium.roster, lanes, context, secure.fewest)
-    else:
-        scheme = RlweSite(party.identity, consortium.roster, rlwe_parameters(secure), context)
+    match secure.mode:
+        case "attested" if policy is not None:
+            return AttestedSite(
+                half, identity=party.identity, run_context=context, policy=policy, pipelines=pipelines, entropy=entropy,
+                now=_now,
+            )  # fmt: skip
+        case "paillier":
+            lanes = paillier_lanes(secure, plan.plan.secure_sum.key_bits, len(plan.sites))
+            scheme = PaillierSite(party.identity, consortium.roster, lanes, context, secure.fewest)
+        case "rlwe":
+            scheme = RlweSite(party.identity, consortium.roster, rlwe_parameters(secure), context)
+        case _:
+            raise _no_way(secure.mode)
     return CipherSite(
         half, secure, name=half.terms.name, sites=len(plan.sites), run_context=context, cohort=cohort, share=share,
         scheme=scheme, entropy=entropy,
@@ -109,23 +108,29 @@ def gatherer_of(
             entropy=entropy, entries=entries,
         )  # fmt: skip
     context = run_context(run, plan.digest, consortium.roster)
-    if policy is not None and attester is not None:
-        return AttestedSums(
-            plan, secure, run=run, pipelines=pipelines, transport=transport, run_context=context,
-            roster=consortium.roster, attester=attester,
-            max_age=policy.max_age, now=_now,
-        )  # fmt: skip
     names = tuple(sorted(terms.name for terms in plan.sites))
     scheme: CoordinatorScheme
-    if secure.mode == "paillier":
-        scheme = PaillierCoordinator(
-            names, paillier_lanes(secure, plan.plan.secure_sum.key_bits, len(plan.sites)), secure.fewest
-        )
-    else:
-        scheme = RlweCoordinator(names, rlwe_parameters(secure))
+    match secure.mode:
+        case "attested" if policy is not None and attester is not None:
+            return AttestedSums(
+                plan, secure, run=run, pipelines=pipelines, transport=transport, run_context=context,
+                roster=consortium.roster, attester=attester, max_age=policy.max_age, now=_now,
+            )  # fmt: skip
+        case "paillier":
+            lanes = paillier_lanes(secure, plan.plan.secure_sum.key_bits, len(plan.sites))
+            scheme = PaillierCoordinator(names, lanes, secure.fewest)
+        case "rlwe":
+            scheme = RlweCoordinator(names, rlwe_parameters(secure))
+        case _:
+            raise _no_way(secure.mode)
     return CipherSums(
         plan, secure, run=run, transport=transport, run_context=context, scheme=scheme, entropy=entropy,
     )  # fmt: skip
+
+
+def _no_way(mode: str) -> PlanError:
+    return PlanError.of(f'plan key secure_sum.mode = "{mode}"', needs="what the mode sums with", got="nothing",
+                        hint="Attested sums need a policy and the hardware that it speaks of")  # fmt: skip
 
 
 def _now() -> int:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class NoiseShare:
+class SecondMomentNoise:
     """The noise's share of v <- beta v + (1 - beta) u^2, for v that starts at zero; all of it is public.
 
     Attributes:
@@ -18,10 +18,10 @@ class NoiseShare:
     sum: float = 0.0
     spread: float = 0.0
 
-    def after(self, variance: float, beta: float) -> "NoiseShare":
+    def after(self, variance: float, beta: float) -> "SecondMomentNoise":
         """Return the share after one more square, of a coordinate whose noise has this variance."""
         weight = 1.0 - beta
-        return NoiseShare(
+        return SecondMomentNoise(
             self.steps + 1, beta * self.sum + weight * variance, beta**2 * self.spread + 2 * (weight * variance) ** 2
         )
 
