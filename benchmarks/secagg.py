@@ -13,7 +13,7 @@ import torch
 from benchmarks.speed import machine
 from benchmarks.study import RESULTS, ROOT, Json, made
 from benchmarks.tables import table
-from benchmarks.timing import flower_page
+from benchmarks.timing import flower_page, secure_round
 from benchmarks.timing.secagg import Setting, sessions
 
 SETTINGS = (
@@ -25,6 +25,7 @@ SETTINGS = (
     Setting(500, 100_000, 150, adversary="passive", repeats=1),
     Setting(500, 100_000, 150, repeats=1),
 )
+BESIDE = {"secagg_flower": flower_page.section, "secagg_round": secure_round.section}
 SMALL = (Setting(6, 10_000, 1, watched=2, repeats=1),)
 
 
@@ -58,12 +59,15 @@ must answer, they would be 452 of 499, so everyone is everyone's neighbour.
 
 
 def text() -> str:
-    """Return the page of the result files: this one, and beside Flower where that was measured."""
-    beside = RESULTS / "secagg_flower.json"
-    return "\n".join([
-        page(json.loads((RESULTS / "secagg.json").read_text(encoding="utf-8"))),
-        *([flower_page.section(json.loads(beside.read_text(encoding="utf-8")))] if beside.exists() else []),
-    ])  # fmt: skip
+    """Return the page of the result files: this one's, then what else was measured."""
+    parts = [page(_read("secagg"))]
+    parts += [section(_read(name)) for name, section in BESIDE.items() if (RESULTS / f"{name}.json").exists()]
+    return "\n".join(parts)
+
+
+def _read(name: str) -> Json:
+    result: Json = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    return result
 
 
 def write_page() -> None:
