@@ -89,8 +89,9 @@ class MaskedSums:
         cohort = tuple(sorted(asked))
         try:
             session = self._session(UPDATE, number, cohort, payload)
-        except PlanError as error:
-            return Gathered([], dict.fromkeys(cohort, "too few were asked"), None, 0.0, {}, reason=str(error))
+        except PlanError:  # the plan was checked, so it is the schedule's draw
+            why = f"{len(cohort)} sites were to be asked, too few for a secure sum"
+            return Gathered([], dict.fromkeys(cohort, "too few were asked"), None, 0.0, {}, reason=why)
         ended = self._sum(session, payload, counted)
         dropped = {site: drop.reason for site, drop in sorted(ended.end.dropped.items())}
         if isinstance(ended.end, Abort):
