@@ -17,6 +17,7 @@ from tests.rounds.secure_bench import attested
 
 import consilia
 from consilia.core.randomness import SecretRng
+from consilia.crypto.paillier_key import PaillierKey
 from consilia.plan.schema import Plan
 from consilia.report.page import write_report
 from consilia.rounds.learner import TorchLearner
@@ -138,11 +139,28 @@ def handed_over(one: Lab, own: Own) -> None:
         half.update = spied
 
 
+def keys_held(one: Lab) -> set[bytes]:
+    """Return pieces of the keys that sites hold in memory for sums."""
+    found: set[bytes] = set()
+    for site in one.simulation.sites.values():
+        half: Any = site._sums
+        held = getattr(getattr(half, "_scheme", None), "_key", None)
+        if isinstance(held, PaillierKey):
+            found |= {prime.to_bytes(128, "big")[:32] for prime in (held.p, held.q)} | {held.group}
+        elif held is not None:
+            _, share = held
+            values = np.ascontiguousarray(share.values).reshape(-1)
+            found |= {values[:16].tobytes(), values.astype(">u4")[:16].tobytes(), share.group}
+    return found
+
+
 def watched_run(mode: str, make: LabMaker, **more: Any) -> tuple[Lab, Own, bytes]:
     with watched() as own:
         one = make(plan_for(mode, **more))
         handed_over(one, own)
         one.train()
+    own.secrets |= (keys := keys_held(one))
+    assert bool(keys) == (mode in ("rlwe", "paillier"))
     sent = one.wire.up + one.wire.down
     once = {part for one_sent in sent for part in (json.dumps(parsed(one_sent)[1]).encode(), parsed(one_sent)[2])}
     return one, own, b"\n".join(once)  # most of what the coordinator says is said to all

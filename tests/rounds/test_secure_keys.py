@@ -1,13 +1,12 @@
-"""Real sites under encryption or before attested code, in front of a coordinator that lies about keys, sums and evidence."""
+"""Real sites under encryption, in front of a coordinator that lies about keys and sums."""
 
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 from tests.rounds.bench import RECORD, Bench
 from tests.rounds.hand import charged, refused
-from tests.rounds.secure_bench import SITES, attested, secret
+from tests.rounds.secure_bench import SITES, secret
 
 from consilia.core.canonical import Json, digest_bytes
 from consilia.core.randomness import SecretRng
@@ -222,48 +221,3 @@ def test_paillier_a_key_of_the_coordinators_own_is_refused(bench: BenchMaker) ->
     stranger = ExchangeKey.draw(rng).public
     for forged in ({site: greeting[:-32] + stranger}, {"Basel": greeting}, {"Switzerland": greeting}):
         assert refused(hand.ask(ME, "sum", 0, join_named(forged), stage="make"))
-
-
-@pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, str]]:
-    folder = tmp_path_factory.mktemp("tpm")
-    with attested(folder) as attester:
-        yield attester, (folder / "policy.toml").read_text()
-
-
-def test_attested_nothing_leaves_before_fresh_evidence_for_this_run(
-    machine: tuple[Any, str], tmp_path: Path, bench: BenchMaker
-) -> None:
-    attester, policy = machine
-    (tmp_path / "policy.toml").write_text(policy)
-    one = bench(secret("attested", rounds=2, privacy=RECORD, reproducible=False), attester=attester)
-    sums: Any = one.gatherer
-    body: dict[str, Json] = {**sums._body, "purpose": "update"}
-    model = pack_vector(one.prepared.initial)
-
-    def ask(kind: str, payload: bytes, **more: Json) -> bytes:
-        task = ProtocolMessage(kind, ME, 1, {**body, "counted": 0, **more}, payload)
-        return one.simulation.sites[ME].handle(encode(task))
-
-    def nonce() -> bytes:
-        return bytes(decode(ask("sum", b"", stage="challenge"), who="test").payload)
-
-    def shown(context: bytes, fresh: bytes) -> bytes:
-        return ask("sum", attester.evidence(context=context, nonce=fresh).to_bytes(), stage="evidence")
-
-    assert refused(ask("train", model))
-    old = nonce()
-    assert refused(shown(sums._context, bytes(32)))  # evidence for a nonce of the coordinator's
-    assert refused(shown(sums._context, old))  # one question, one answer
-    assert refused(shown(bytes(32), nonce()))  # evidence for another run
-    nonce()
-    assert refused(shown(sums._context, old))  # an old nonce
-    assert refused(ask("sum", b"evidence", stage="evidence"))
-    assert refused(ask("train", model))
-    assert charged(one, ME) == 0
-    assert not refused(shown(sums._context, nonce()))
-    answer = ask("train", model)
-    assert not refused(answer)
-    assert ask("train", model) == answer
-    assert refused(ask("train", pack_vector(one.prepared.initial + 1)))
-    assert charged(one, ME) == 1
