@@ -66,7 +66,7 @@ HEART = Rows(
     "Heart", PLANS / "heart.toml", (), 4,
     {"0.1": Setting(10, 0.3, 2), "1": Setting(120, 1, 0.1), "3": Setting(120, 1, 0.5)},
     {"0.1": Setting(10, 0.3, 2), "1": Setting(120, 0.3, 0.1), "3": Setting(120, 0.3, 2)},
-    {"0.1": 200, "1": 20, "3": 20},
+    {"0.1": 100, "1": 20, "3": 20},
 )  # fmt: skip
 _ADULT = {"0.1": Setting(100, 1, 1), "1": Setting(100, 1, 3), "3": Setting(300, 1, 3)}
 ADULT = Rows(
