@@ -29,17 +29,19 @@ MODES = {
         "metrics": "hidden", "evaluation": ""}),
 }  # fmt: skip
 STEPS = ("before", "written", "committed")
-# A round of four sites stores four vectors, then four votes; the entry of a round is noted by each in the next one.
-FIRST_VECTOR, VECTOR, VOTE = 9, 10, 14
+# A round of four sites stores four vectors, four votes, and in the second which model was scored, four times; the entry of
+# a round is noted by each site in the next one.
+VECTOR, VOTE, SCORED = 10, 14, 18
 POINTS = {
     "masks": [
         *(f"identity.{step}:2" for step in STEPS),
         *(f"transcript.note.{step}:{k}" for step, k in zip(STEPS, (2, 5, 2), strict=True)),
         f"session.keep.before:{VOTE}", f"session.keep.written:{VECTOR}",
-        *(f"session.keep.committed:{k}" for k in (FIRST_VECTOR, VECTOR, VOTE)), "ledger.reserve.committed:6",
-        "ledger.commit.written:6", "site.after_commit:6", "coordinator.after_collect:2", "coordinator.after_commit:2",
+        *(f"session.keep.committed:{k}" for k in (VECTOR, VOTE, SCORED)), "ledger.reserve.committed:6",
+        *(f"session.forget.{step}:2" for step in STEPS), "site.after_commit:6", "coordinator.after_collect:2",
+        "coordinator.after_commit:2",
     ],
-    "reproducible": [f"session.keep.committed:{VECTOR}", "transcript.note.written:2", "coordinator.after_collect:2"],
+    "reproducible": [f"session.keep.committed:{VECTOR}", "coordinator.after_collect:2"],
     "rlwe": ["site.after_commit:6", "coordinator.after_commit:2"],
     "paillier": ["coordinator.after_commit:2"],
 }  # fmt: skip
