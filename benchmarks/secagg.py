@@ -52,7 +52,8 @@ alone" is the AES-256-CTR keystream and the additions of as many masks, in the s
 implementation of this protocol can do without. Sites that drop out do so after they shared their keys, when it costs most.
 A site's time is that of five watched sites; signatures and keys weigh more the fewer words there are. With 500 sites, of which
 three tenths may drop out, a passive coordinator needs neighbourhoods of 142. Against an active one, where two thirds of each
-must answer, they would be 452 of 499, so everyone is everyone's neighbour.
+must answer, they would be 452 of 499, so everyone is everyone's neighbour. Where neighbourhoods are sparse, each site of a real
+session also takes about 50 ms for the ring's order (scrypt), which the sites of one process work out once.
 
 {table(head, rows)}
 """
