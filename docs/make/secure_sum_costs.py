@@ -26,7 +26,9 @@ def page() -> str:
         "seconds do not.\n"
     )
     names = {"masks": "SECAGG", "RLWE": "RLWE", "Paillier": "PAILLIER"}
-    links = f"Measured and explained: {', '.join(f'[{name}](../../benchmarks/{at}.md)' for name, at in names.items())}.\n"
+    links = (
+        f"Measured and explained: {', '.join(f'[{name}](../../benchmarks/{at}.md)' for name, at in names.items())}.\n"
+    )
     return _PART.sub(lambda found: f"{found[1]}{told}\n{table}\n\n{links}{found[2]}", PAGE.read_text(encoding="utf-8"))
 
 
