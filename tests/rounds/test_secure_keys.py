@@ -164,6 +164,19 @@ def test_a_step_under_another_name_lets_no_second_vector_leave(mode: str, bench:
     assert charged(hand.one, ME) == 1
 
 
+@pytest.mark.parametrize("kind", ["train", "evaluate"])
+def test_rounds_only_go_forward(kind: str, bench: BenchMaker) -> None:
+    hand = keeper("rlwe", bench)
+    assert not refused(hand.vector(ME, 3, kind))
+    half: Any = hand.one.simulation.sites[ME]._sums
+    half._sent.clear()  # what a restart forgets
+    half._models.clear()
+    before = charged(hand.one, ME)
+    assert refused(hand.vector(ME, 2, kind))
+    assert charged(hand.one, ME) == before
+    assert not refused(hand.vector(ME, 3, "evaluate"))
+
+
 @pytest.mark.parametrize("mode", CIPHERS)
 def test_only_the_schedules_rounds_and_the_keys_made_last(mode: str, bench: BenchMaker) -> None:
     hand = keeper(mode, bench)
