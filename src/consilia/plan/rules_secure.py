@@ -64,7 +64,7 @@ def _mode(plan: Plan) -> Iterator[Problem]:
                       "Its sites hold the key in parts and open each sum together: ask all, or use masks")  # fmt: skip
     if section.mode in _ONE_SITE and section.colluders:
         yield Problem("plan key secure_sum.colluders", f'0 with secure_sum.mode = "{section.mode}"', f"{section.colluders}",
-                      f"{_ONE_SITE[section.mode]} Use masks")  # fmt: skip
+                      f"{_ONE_SITE[section.mode]} Set it to 0, or use masks")  # fmt: skip
 
 
 def _noise(plan: Plan) -> Iterator[Problem]:
@@ -92,10 +92,12 @@ def _distributed(plan: Plan) -> Iterator[Problem]:
     mode = plan.secure_sum.mode
     if mode not in _SUM_ONLY:
         attested = (
-            'use privacy.noise = "server": the attested code adds it' if mode == "attested" else 'or noise = "site"'
+            'use privacy.noise = "server": the attested code adds it'
+            if mode == "attested"
+            else 'privacy.noise = "site"'
         )
         yield Problem(who, 'a secure sum that shows only the sum: secure_sum.mode = "masks", "rlwe" or "paillier"',
-                      f'"{mode}"', f'Set secure_sum.mode = "masks", {attested}')  # fmt: skip
+                      f'"{mode}"', f'Set secure_sum.mode = "masks", or {attested}')  # fmt: skip
     if privacy.within_site and training.algorithm != "fedsgd":
         yield Problem(
             who,

@@ -88,7 +88,7 @@ class Sessions:
             row = connection.execute(chosen).one_or_none()
         if row is None or row.round < round_number:
             return None
-        if row.round > round_number or digest_bytes(row.state) != row.digest:
+        if row.round > round_number or not isinstance(row.state, bytes) or digest_bytes(row.state) != row.digest:
             raise StoreError.of(
                 self._who, needs=f"the sum of round {round_number} of run {run!r} as it was left",
                 got=f"round {row.round}" if row.round != round_number else "other bytes",

@@ -25,12 +25,13 @@ def policy_of(plan: Plan, folder: Path) -> Policy | None:
         return None
     path, who = folder / plan.secure_sum.policy, "plan key secure_sum.policy"
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise PlanError.of(who, needs=f"a file at {path}", got=error.strerror or "an error",
                            hint="The path is relative to the plan file") from None  # fmt: skip
-    except ValueError as error:
-        raise PlanError.of(who, needs=f"a TOML file at {path}", got=f"{error}"[:120],
+    except (ValueError, RecursionError) as error:
+        got = f"{error}"[:120] if isinstance(error, ValueError) else "one that is nested too deep"
+        raise PlanError.of(who, needs=f"a TOML file at {path}", got=got,
                            hint="docs/howto/attested-aggregator.md shows one") from None  # fmt: skip
     return Policy.of(table, who=f"attestation policy {path.name}")
 

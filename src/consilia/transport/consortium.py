@@ -2,7 +2,9 @@
 
 import os
 import secrets
+import tempfile
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +29,19 @@ class Consortium:
     parties: Mapping[str, Party]
     roster: Roster
     signing: SigningKey
+
+    def require(self, began_with: str | None) -> None:
+        """Check that the coordinator's key is the one that a run began with.
+
+        Args:
+            began_with: Its public half in hex, as the journal has it.
+
+        Raises:
+            StoreError: If it is another: sites would take every round for a forgery.
+        """
+        if began_with != self.signing.public.hex():
+            raise StoreError.of("the coordinator's key", needs="the one this run began with", got="another",
+                                hint="Restore coordinator.key of CONSILIA_HOME, or start a new run")  # fmt: skip
 
     @classmethod
     def of(cls, stores: Iterable[SiteStore], home: Path) -> "Consortium":
@@ -55,20 +70,27 @@ def _identity(store: SiteStore) -> Identity:
 def _key(path: Path) -> SigningKey:
     """Return the key in a file that only its owner may read, and make it where there is none."""
     try:
-        try:
-            handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-        except FileExistsError:
-            seed = path.read_bytes()
-        else:
-            seed = secrets.token_bytes(SEED_SIZE)
-            with os.fdopen(handle, "wb") as file:
-                file.write(seed)
-                file.flush()
-                os.fsync(file.fileno())
+        if not path.exists():
+            _make(path)
+        seed = path.read_bytes()
     except OSError as error:
         raise StoreError.of(f"key {path}", needs="a file that this user may read and write", got=error.strerror or "an error",
                             hint="Check the folder's permissions, or set CONSILIA_HOME to another") from None  # fmt: skip
     if len(seed) != SEED_SIZE:
         raise StoreError.of(f"key {path}", needs=f"{SEED_SIZE} bytes", got=f"{len(seed)} bytes",
-                            hint="It was damaged: remove it, and a new one is made") from None  # fmt: skip
+                            hint="It was damaged: restore it from a copy; runs under way need this very key")  # fmt: skip
     return SigningKey(seed)
+
+
+def _make(path: Path) -> None:
+    """Make a key, whole or not at all; where two processes make it at once, both go on with the first."""
+    handle, aside = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # mode 0600
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(secrets.token_bytes(SEED_SIZE))
+            file.flush()
+            os.fsync(file.fileno())
+        with suppress(FileExistsError):
+            os.link(aside, path)
+    finally:
+        os.unlink(aside)

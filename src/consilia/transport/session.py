@@ -94,6 +94,7 @@ def start(
                 "data_folder": str(data_folder.resolve()),
                 "home": str(home.resolve()),
                 "within": prepared.run_plan.within,
+                "coordinator": simulation.consortium.signing.public.hex() if simulation.consortium else None,
             }
         )
         with Journal.create(
@@ -144,6 +145,8 @@ def go_on(folder: Path, on_round: OnRound | None, claim: Callable[[RunPlan], Run
             attester_of(prepared.policy) as attester,
             Simulation(prepared, run=journal.run, home=Path(agreed["home"])) as simulation,
         ):
+            if simulation.consortium is not None:
+                simulation.consortium.require(agreed.get("coordinator"))
             simulation.compare(journal.heads())
             simulation.admit()
             return _train(prepared, simulation, attester, journal, from_bytes(journal.state), folder, on_round)

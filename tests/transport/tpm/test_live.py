@@ -193,8 +193,12 @@ def test_a_device_file_works_as_a_socket_does() -> None:
 def test_a_missing_or_mute_tpm_is_said(tmp_path: Path) -> None:
     with pytest.raises(TransportError, match=r"a TPM at .*nothing.*No such file"):
         TpmLink(tmp_path / "nothing")
-    with pytest.raises(TransportError, match="directory"):
+    with pytest.raises(TransportError, match="another kind of file"):
         TpmLink(tmp_path)
+    (tmp_path / "notes").write_text("keep me")
+    with pytest.raises(TransportError, match="another kind of file"):
+        TpmLink(tmp_path / "notes")
+    assert (tmp_path / "notes").read_text() == "keep me"
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "s"))
         server.listen(1)

@@ -119,7 +119,10 @@ class MaskedSite:
         if found is not None and found.state.session.session_id == begin.session_id:
             return
         if found is not None and found.state.masked:
-            raise self._refusal(f"the session of round {task.round} in which it has answered", "another one")
+            raise ProtocolError.of(
+                self._who, needs=f"the session of round {task.round} in which it has answered", got="another one",
+                hint="A site's answer is in one sum and no other: after a kill the round is lost, the next one goes on",
+            )  # fmt: skip
         if self._name not in self._cohort(purpose, task.round):
             raise self._refusal("a round of the schedule that asks it", f"round {task.round}")
         rng = self._entropy.stream("sum", purpose, self._name, task.round)

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 
 from consilia.core.canonical import canonical_bytes
-from consilia.core.errors import ProtocolError
+from consilia.core.errors import ProtocolError, StoreError
 from consilia.rounds.secure.sessions import Party
 from consilia.secagg import transcript
 from consilia.secagg.transcript import Entry, Witness
@@ -35,7 +35,7 @@ class Watch:
         self._broken: ProtocolError | None = None
         self._last: Entry | None = None
         for raw in store.transcript(run):
-            self._last = Entry.from_json(json.loads(raw))
+            self._last = _read(raw)
 
     def check(self, entries: object, model_digest: str | None) -> None:
         """Check the entries that come with a step, oldest first; those checked before may come again.
@@ -74,3 +74,11 @@ class Watch:
         # Its vector left, and it was never asked to vote: the coordinator may have had it, or not.
         named = self._party.identity.name in entry.uploads
         return Witness(mine.context, mine.model, mine.upload, tuple(sorted(entry.uploads))) if named else None
+
+
+def _read(raw: bytes) -> Entry:
+    try:
+        return Entry.from_json(json.loads(raw))
+    except (ValueError, RecursionError, ProtocolError):
+        raise StoreError.of("the transcript that this site keeps", needs="entries as they were written", got="other bytes",
+                            hint="They changed on disk: restore the site's file from a copy") from None  # fmt: skip

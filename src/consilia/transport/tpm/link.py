@@ -73,9 +73,15 @@ class TpmLink:
             TransportError: If it cannot be opened.
         """
         try:
-            if stat.S_ISSOCK(path.stat().st_mode):
+            mode = path.stat().st_mode
+            if not stat.S_ISSOCK(mode) and not stat.S_ISCHR(mode):
+                # Commands are written to it: a file would lose its first bytes.
+                raise _unreachable(f"a character device or a socket at {path}", "another kind of file")
+            if stat.S_ISSOCK(mode):
                 with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+                    connection.settimeout(_SECONDS)
                     connection.connect(str(path))
+                    connection.settimeout(None)
                     self._file = connection.detach()
             else:
                 self._file = os.open(path, os.O_RDWR | os.O_NOCTTY)
