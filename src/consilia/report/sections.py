@@ -154,19 +154,20 @@ def _variance(document: Document) -> str:
 
 
 def _site_table(document: Document) -> Html:
-    turns, hidden = history.turns(document.records), unseen(document)
+    turns, summed = history.turns(document.records), document.facts["secure"] is not None
     trained = "Patients" if document.facts["unit"] == "patient" else "Training rows"
-    head = ("Site", f"{trained} (registered)", "Asked", "Counted", "Test rows", "Accuracy", "Loss", "Epsilon")
+    scores = () if summed else ("Test rows", "Accuracy", "Loss")
+    head = ("Site", f"{trained} (registered)", "Asked", "Counted", *scores, "Epsilon")
     rows = []
     for site in document.facts["sites"]:
         score = document.score(site["name"]) or {}
         turn = turns.get(site["name"], history.Turns(0, 0))
         own = bound(site["epsilon"].get(document.facts["against"]))
-        rows.append((
-            site["name"], plain(site["count"]), plain(turn.asked), plain(turn.counted), plain(score.get("n"), hidden),
-            share(score.get("accuracy"), hidden), plain(score.get("loss"), hidden), own,
-        ))  # fmt: skip
+        shown = () if summed else (plain(score.get("n")), share(score.get("accuracy")), plain(score.get("loss")))
+        rows.append((site["name"], plain(site["count"]), plain(turn.asked), plain(turn.counted), *shown, own))
     note = f"Epsilon: each site's own bound against {document.facts['against']}, for the whole schedule."
+    if summed:
+        note += f" Each site's own test rows, accuracy and loss are {HIDDEN_BY_SUM}; it keeps them."
     return join(table(head, rows), tag("p", note, class_="note"))
 
 
