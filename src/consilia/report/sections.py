@@ -18,9 +18,11 @@ def tiles(document: Document, verdict: str) -> Html:
     spread = (
         f"\u00b1 {100 * variance**0.5:.1f} points between sites"
         if isinstance(variance, int | float)
-        else f"between sites: {unseen(document)}"
+        else f"between sites: {HIDDEN}"
     )
-    mean = f"mean over sites {share(last.get('accuracy_mean_over_sites'), unseen(document))}"
+    mean = f"mean over sites {share(last.get('accuracy_mean_over_sites'))}, {spread}"
+    if facts["secure"] is not None:
+        mean = f"of all held-out rows; single sites' are {HIDDEN_BY_SUM}"
     if verdict == "private":
         epsilon, note = bound(facts["epsilon"]), f"delta {bound(facts['delta'], 6)}, against {facts['against']}"
     else:
@@ -33,7 +35,7 @@ def tiles(document: Document, verdict: str) -> Html:
     seconds = sum(record.get("seconds", 0.0) for record in records)
     return tag(
         "dl",
-        _tile("Accuracy", share(last.get("accuracy")), f"{mean}, {spread}"),
+        _tile("Accuracy", share(last.get("accuracy")), mean),
         _tile("Epsilon", epsilon, note, bad=verdict == "not-private"),
         _tile("Rounds", f"{len(records)} of {facts['rounds']}", f"{skipped} skipped" if skipped else "none skipped"),
         _tile("Moved", size(moved), f"{plain(facts['parameters'])} numbers an update"),
@@ -52,7 +54,9 @@ def result(document: Document) -> Html:
         "section",
         tag("h2", "Result"),
         _figure("Accuracy on held-out rows",
-                "By round: all held-out rows (bold) and each site that released its own." + _ticks(document),
+                "By round: all held-out rows (bold)"
+                + ("." if document.facts["secure"] is not None else " and each site that released its own.")
+                + _ticks(document),
                 figures.accuracy(document.records), _no_metrics(document)),
         tag("div",
             _figure("Each site", "Accuracy of the resulting model on each site's held-out rows.",
