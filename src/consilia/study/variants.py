@@ -29,7 +29,7 @@ _READS = {
     "secure-sum": ("adversary", "dropouts", "colluders", "range", "value_bits"),
     "secure-sum-dp": ("adversary", "dropouts", "colluders"),
     "paillier": ("dropouts", "range", "value_bits", "key_bits"),
-    "rlwe": ("dropouts", "colluders", "range", "value_bits"),
+    "rlwe": ("dropouts", "range", "value_bits"),
     "attested": ("dropouts",),
 }
 
