@@ -92,6 +92,5 @@ def test_the_plan_says_of_its_weights_what_their_maker_wrote_in_them() -> None:
 
 def test_the_kept_result_is_of_these_weights() -> None:
     result = read(mnist_prior.STUDY.name)
-    if result is None:
-        pytest.skip("not run yet")
+    assert result is not None
     assert result["prior"] == mnist_prior.prior(), "run: python -m benchmarks.mnist_prior"

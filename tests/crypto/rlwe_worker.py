@@ -57,9 +57,8 @@ class Site:
             sender: open_sealed(self.exchange, payload, info=b"%d>%d" % (sender, self.number), who="a share")
             for sender, payload in octets(sealed).items()
         }
-        joint = joint_key(self.parameters, RUN, octets(publics), octets(commitments))
-        self.joint = JointKey.from_bytes(joint.to_bytes(), RUN)  # both as they come back from a disk
-        self.share = KeyShare.from_bytes(KeyShare.gather(self.parameters, self.number, shares).to_bytes())
+        self.joint = joint_key(self.parameters, RUN, octets(publics), octets(commitments))
+        self.share = KeyShare.gather(self.parameters, self.number, shares)
         return {}
 
     def encrypt(self, values: list[int]) -> Message:

@@ -8,7 +8,7 @@ from tests.crypto.rlwe_run import RUN, contributions, keys, rng
 
 from consilia.core.errors import ProtocolError
 from consilia.crypto.rlwe_field import Factor
-from consilia.crypto.rlwe_keys import JointKey, KeyShare, contribute, joint_key, reference
+from consilia.crypto.rlwe_keys import KeyShare, contribute, joint_key, reference
 from consilia.crypto.rlwe_ntt import transform
 from consilia.crypto.rlwe_parameters import ETA, PRIMES, RlweParameters
 
@@ -83,20 +83,6 @@ def test_malformed_parts_and_shares_are_refused() -> None:
     for bad in (b"", share[:-1], share + b"\0", share[:32] + b"\xff" * (len(share) - 32)):
         with pytest.raises(ProtocolError, match="site 2"):
             KeyShare.gather(PARAMETERS, 1, {**good, 2: bad})
-    stored = keys(4, 3)[1][1].to_bytes()
-    for bad in (b"", stored[:-1], stored + b"\0"):
-        with pytest.raises(ProtocolError):
-            KeyShare.from_bytes(bad)
-        with pytest.raises(ProtocolError):
-            JointKey.from_bytes(bad, RUN)
-
-
-def test_keys_come_back_from_disk() -> None:
-    joint, share = keys(4, 3)[0], keys(4, 3)[1][2]
-    assert (JointKey.from_bytes(joint.to_bytes(), RUN).b == joint.b).all()
-    again = KeyShare.from_bytes(share.to_bytes())
-    assert (again.site, again.group) == (2, share.group)
-    assert (again.values == share.values).all()
 
 
 def test_all_sites_have_the_same_group_key_and_its_every_part_matters() -> None:

@@ -120,3 +120,20 @@ def test_where_there_is_nothing_to_say() -> None:
     assert close([(DiscreteGaussianEvent(100, 1, 1.0, 1), 1)], 1e-5, math.inf) is None
     twice = DiscreteGaussianEvent(10**8, 3, 100.0, 7, adjacency=Adjacency.REPLACE_ONE)
     assert bound([(twice, 4)], 1e-5).accountant.endswith(", integer noise")
+
+
+def with_ratio(ratio: float, rate: float = 1.0) -> DiscreteGaussianEvent:
+    return DiscreteGaussianEvent(10**10, 3, math.sqrt(3e10) / ratio, 1000, rate)
+
+
+@pytest.mark.parametrize(("rate", "releases"), [(0.02, 2250), (0.1, 100), (0.1, 2250), (1.0, 1), (1.0, 100)])
+def test_renyi_divergence_alone_takes_8_to_11_percent_more_epsilon(rate: float, releases: int) -> None:
+    """What docs/guarantees-distributed.md says at the end of section 3."""
+    found = bound(((with_ratio(2 + 20 * rate * math.sqrt(releases / 100), rate), releases),), 1e-5)
+    assert 1.08 < found.rdp / found.epsilon < 1.11
+
+
+def test_renyi_divergence_alone_takes_18_percent_more_noise_at_a_small_epsilon() -> None:
+    """Ten releases at epsilon .1, delta 1e-3, as on the Heart table."""
+    assert bound(((with_ratio(55.04), 10),), 1e-3).epsilon == pytest.approx(0.1, rel=2e-3)
+    assert bound(((with_ratio(55.04 * 1.18), 10),), 1e-3).rdp == pytest.approx(0.1, rel=5e-3)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.transport.tpm.software_tpm import require_swtpm
 
 from consilia.core.errors import PlanError, StoreError
 from consilia.plan.load import from_text
@@ -199,8 +200,8 @@ def test_a_folder_that_holds_something_is_refused(tmp_path: Path) -> None:
         run(plan(), tmp_path)
 
 
-@pytest.mark.skipif(not software_tpm.available(), reason="swtpm is not installed: apt-get install swtpm")
 def test_attested_sums_with_a_software_tpm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    require_swtpm()
     from consilia.study import compare as study
 
     monkeypatch.delenv("CONSILIA_TPM", raising=False)

@@ -122,19 +122,6 @@ class JointKey:
             (Factor(transform(p).prime.centred(b)), Factor(transform(p).prime.centred(a))) for p, b, a in pairs
         )
 
-    def to_bytes(self) -> bytes:
-        """Return b, which is public, for a site's disk; the context is the run's."""
-        return pack(self.b)
-
-    @classmethod
-    def from_bytes(cls, payload: Bytes, context: bytes) -> "JointKey":
-        """Read what `to_bytes` wrote.
-
-        Raises:
-            ProtocolError: If it is something else.
-        """
-        return cls(context, unpack(payload, PRIMES, 1, who="a stored joint key")[:, 0])
-
 
 def joint_key(
     parameters: RlweParameters, context: bytes, publics: Mapping[int, Bytes], commitments: Mapping[int, bytes]
@@ -181,21 +168,6 @@ class KeyShare:
             total += unpack(share[GROUP_KEY:], PRIMES, 1, who=f"the share from site {sender}")[:, 0]
             group.update(share[:GROUP_KEY])
         return cls(site, modulo(total, PRIMES), group.digest())
-
-    def to_bytes(self) -> bytes:
-        """Return the share for the site's own disk."""
-        return self.site.to_bytes(4, "big") + self.group + pack(self.values)
-
-    @classmethod
-    def from_bytes(cls, payload: Bytes) -> "KeyShare":
-        """Read what `to_bytes` wrote.
-
-        Raises:
-            ProtocolError: If it is something else.
-        """
-        head = 4 + GROUP_KEY
-        values = unpack(payload[head:], PRIMES, 1, who="a stored key share")[:, 0]
-        return cls(int.from_bytes(payload[:4], "big"), values, bytes(payload[4:head]))
 
 
 def _require_all(parameters: RlweParameters, parts: Mapping[int, Bytes], what: str) -> None:

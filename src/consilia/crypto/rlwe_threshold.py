@@ -65,7 +65,7 @@ class Opening:
 def partial(
     parameters: RlweParameters, share: KeyShare, opening: Opening, masks: Bytes, rng: SecretRng, *, answered: Set[bytes]
 ) -> bytes:
-    """Return a site's answer. Its context must be on the site's disk, as answered, before the answer leaves.
+    """Return a site's answer. Its context must be remembered, as answered, before the answer leaves, for as long as the share is.
 
     Args:
         parameters: The plan's.

@@ -11,12 +11,13 @@ from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Any
 
-from consilia.core.errors import ConsiliaError, PlanError, ProtocolError, StoreError, TransportError
+from consilia.core.errors import ConsiliaError, PlanError, ProtocolError, TransportError
 from consilia.core.randomness import SharedSeed
 from consilia.plan.facts import facts
 from consilia.plan.schema import Plan
 from consilia.report.comparison import sees
 from consilia.study import software_tpm
+from consilia.study.folder import fresh
 from consilia.study.variants import TITLES, Variant, variants
 from consilia.transport import session
 from consilia.transport.attesting import DEVICE
@@ -86,7 +87,8 @@ def compare(
         its runs write lie in its own folder; the sites' own are neither read nor written.
     """
     require_public(plan, public_rows)
-    folder = _fresh(out if out is not None else Path("comparisons") / f"{plan.run.name.replace(' ', '-')}-{_stamp()}")
+    named = out if out is not None else Path("comparisons") / f"{plan.run.name.replace(' ', '-')}-{_stamp()}"
+    folder = fresh(named, RUNS, what="comparison folder")
     rows = [_Row(variant, reason=variant.refused) for variant in variants(plan)]
     for seed in range(1, seeds + 1):
         order = SharedSeed.of(plan.run.seed).derive("compare", seed).generator().permutation(len(rows))
@@ -193,15 +195,3 @@ def _reason(error: ConsiliaError) -> str:
 
 def _stamp() -> str:
     return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
-
-
-def _fresh(folder: Path) -> Path:
-    if folder.exists() and any(folder.iterdir() if folder.is_dir() else [folder]):
-        raise StoreError.of(f"comparison folder {folder}", needs="an empty folder", got="one that holds something",
-                            hint="Name another --out")  # fmt: skip
-    try:
-        (folder / RUNS).mkdir(parents=True)
-    except OSError as error:
-        raise StoreError.of(f"comparison folder {folder}", needs="a folder it may write", got=error.strerror or "an error",
-                            hint="Name another with --out") from None  # fmt: skip
-    return folder

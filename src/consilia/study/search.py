@@ -23,6 +23,7 @@ from consilia.rounds.coordinator import OnRound
 from consilia.store.crash import crash_point
 from consilia.store.ledger_store import SiteStore
 from consilia.study import space
+from consilia.study.folder import fresh
 from consilia.study.offer import Offer
 from consilia.study.space import Values
 from consilia.transport import session
@@ -91,7 +92,7 @@ def search(
     candidates = [space.draw(offered.axes, rng) for _ in range(offered.law.draw(rng))]
     for values in {repr(values): values for values in candidates}.values():
         offered.claim(prepare(offered.trial(values), data_folder).run_plan, name)
-    folder = _empty(out if out is not None else Path("searches") / name)
+    folder = fresh(out if out is not None else Path("searches") / name, TRIALS, what="search folder")
     some = prepare(offered.trial(next(iter(space.combinations(offered.axes)))), data_folder)
     with _ledgers(offered, some, home) as ledgers:
         try:
@@ -150,18 +151,6 @@ class _Scored:
     score: float
     result: RunResult
     values: Values
-
-
-def _empty(folder: Path) -> Path:
-    if folder.exists() and any(folder.iterdir() if folder.is_dir() else [folder]):
-        raise StoreError.of(f"search folder {folder}", needs="an empty folder", got="one that holds something",
-                            hint="Name another --out")  # fmt: skip
-    try:
-        (folder / TRIALS).mkdir(parents=True)
-    except OSError as error:
-        raise StoreError.of(f"search folder {folder}", needs="a folder it may write", got=error.strerror or "an error",
-                            hint="Name another with --out") from None  # fmt: skip
-    return folder
 
 
 @contextmanager

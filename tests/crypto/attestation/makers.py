@@ -276,7 +276,7 @@ class Quote:
                  "qe_identity_issuer_chain", "qe_identity", "qe_identity_signature")  # fmt: skip
         return Evidence(self.kind, head, self.key, json.dumps({**dict.fromkeys(names, ""), **self.collateral}).encode())
 
-    def library(self) -> Any:
+    def stand_in(self) -> Any:
         data = {"report_data": (binding(self.context, self.nonce, self.key) + bytes(32)).hex(), **self.changes}
         if self.kind == "sgx":
             report = {"SgxEnclave": {"mr_enclave": "ab" * 32, "attributes": "05" + "00" * 15, **data}}

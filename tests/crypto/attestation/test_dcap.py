@@ -11,7 +11,7 @@ from consilia.crypto.attestation.evidence import Statement
 
 
 def show(maker: Quote, monkeypatch: pytest.MonkeyPatch, **policy: Any) -> Statement:
-    monkeypatch.setattr(dcap, "_library", maker.library)
+    monkeypatch.setattr(dcap, "_library", maker.stand_in)
     return dcap.authenticate(maker.evidence(), maker.policy(**policy), NOW)
 
 
@@ -48,9 +48,9 @@ def test_what_the_library_refuses_is_refused_with_its_reason(error: Exception, m
     def verify(*_: object) -> None:
         raise error
 
-    library = Quote().library()
-    library.verify = verify
-    monkeypatch.setattr(dcap, "_library", lambda: library)
+    package = Quote().stand_in()
+    package.verify = verify
+    monkeypatch.setattr(dcap, "_library", lambda: package)
     with pytest.raises(ProtocolError, match=r"Attestation, signature.*got expired"):
         dcap.authenticate(Quote().evidence(), Quote().policy(), NOW)
 

@@ -21,7 +21,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 def show(maker: Maker, monkeypatch: pytest.MonkeyPatch, *, policy: Policy | None = None, nonce: bytes = NONCE,
          context: bytes = CONTEXT, now: int = NOW) -> Claims:  # fmt: skip
     if isinstance(maker, Quote):
-        monkeypatch.setattr(dcap, "_library", maker.library)
+        monkeypatch.setattr(dcap, "_library", maker.stand_in)
     return verify(maker.evidence(), policy or maker.policy(), context=context, nonce=nonce, now=now)
 
 
@@ -67,7 +67,7 @@ def test_a_policy_without_measurements_refuses_everything(kind: str, monkeypatch
 def test_a_key_put_beside_genuine_evidence_is_refused(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     maker = MAKERS[kind]()
     if isinstance(maker, Quote):
-        monkeypatch.setattr(dcap, "_library", maker.library)
+        monkeypatch.setattr(dcap, "_library", maker.stand_in)
     stolen = dataclasses.replace(maker.evidence(), key=bytes(reversed(KEY)))
     with pytest.raises(ProtocolError, match=r"Attestation, (key|binding)"):
         verify(stolen, maker.policy(), context=CONTEXT, nonce=NONCE, now=NOW)
@@ -96,7 +96,7 @@ def test_a_quote_that_binds_no_key_is_refused(data: bytes, monkeypatch: pytest.M
 
 def test_bytes_after_the_hash_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     maker = Quote()
-    report = maker.library().verify().to_json()
+    report = maker.stand_in().verify().to_json()
     data = report.split('"report_data": "')[1][:64]
     with pytest.raises(ProtocolError, match="Attestation, binding"):
         show(Quote(changes={"report_data": data + "00" * 31 + "01"}), monkeypatch)
@@ -143,9 +143,9 @@ def test_a_panic_of_the_library_is_a_refusal(monkeypatch: pytest.MonkeyPatch) ->
         def stop(*_: object) -> None:
             raise error
 
-        library = Quote().library()
-        library.verify = stop
-        monkeypatch.setattr(dcap, "_library", lambda: library)
+        package = Quote().stand_in()
+        package.verify = stop
+        monkeypatch.setattr(dcap, "_library", lambda: package)
 
     maker = Quote()
     broken(PanicException("index out of bounds"))
