@@ -12,10 +12,10 @@ import consilia
 from benchmarks.study import PLANS, Case, Json, Study, Train, by_name, column, main, run_case, seeds
 from benchmarks.tables import percent, points, provenance, table
 from consilia.data.table import Table
+from consilia.federation import session
+from consilia.federation.simulation import Prepared, prepare
 from consilia.plan.check import check
 from consilia.rounds.rows import SiteRows
-from consilia.transport import session
-from consilia.transport.simulation import Prepared, prepare
 
 ONE = "everyone"
 MASKS = ("privacy.noise=distributed", "secure_sum.mode=masks")

@@ -14,11 +14,11 @@ from benchmarks.timing.workloads import LEDGER, RATE
 from consilia.core.canonical import Json
 from consilia.dp.event import Event
 from consilia.dp.ledger import Allotment, admit_charge
+from consilia.federation.simulation import Simulation, prepare
 from consilia.learning.models import build
 from consilia.plan.run_plan import Charge, RunPlan
 from consilia.rounds.spending import Spending
 from consilia.store.ledger_store import SiteStore
-from consilia.transport.simulation import Simulation, prepare
 
 SAMPLED = Event(1.1, 0.05, 20)  # Poisson batches: the odometer takes RDP, the unsampled one is exact
 REPEATS = 40

@@ -22,6 +22,7 @@ from consilia.core.update import Gone
 from consilia.data.batches import fixed_batches, poisson_batch
 from consilia.dp.event import Event
 from consilia.dp.ledger import Allotment
+from consilia.federation import simulation
 from consilia.learning.cohort.task import Task, alone
 from consilia.learning.cohort.together import train_together
 from consilia.learning.flat import FlatModel
@@ -32,7 +33,6 @@ from consilia.rounds.pending import Outcome, Pending
 from consilia.rounds.ports import Arrival
 from consilia.rounds.together import Together
 from consilia.store.ledger_store import SiteStore
-from consilia.transport import simulation
 from consilia.transport.incohort import InCohort
 from consilia.transport.inprocess import InProcess
 

@@ -14,13 +14,13 @@ from consilia.core.errors import BudgetExceeded, ConsiliaError, DataError, PlanE
 from consilia.dp import accountant
 from consilia.dp.calibrate import gaussian_composition, textbook_sigma
 from consilia.dp.calibrate import noise_multiplier as smallest_multiplier
+from consilia.federation import session
+from consilia.federation.session import RunResult
+from consilia.federation.simulation import prepare
 from consilia.plan import load as plans
 from consilia.plan.run_plan import RunPlan
 from consilia.plan.schema import Plan
 from consilia.rounds.coordinator import OnRound
-from consilia.transport import session
-from consilia.transport.session import RunResult
-from consilia.transport.simulation import prepare
 
 __all__ = [
     "BudgetExceeded", "ConsiliaError", "DataError", "Plan", "PlanError", "ProtocolError", "RunPlan", "RunResult",

@@ -16,12 +16,12 @@ from consilia.dp.ledger import Allotment, admit, admit_charge
 from consilia.dp.mechanism import GaussianMechanism
 from consilia.dp.sensitivity import effective_multiplier
 from consilia.dp.truncation import truncation_delta
+from consilia.federation.simulation import prepare
 from consilia.learning.work import LocalWork
 from consilia.pipeline.chain import Chain
 from consilia.pipeline.clip import Clip
 from consilia.pipeline.noise import ServerNoise, SiteNoise
 from consilia.plan.load import from_text
-from consilia.transport.simulation import prepare
 
 SPEC, EVENT, RNG = UpdateSpec((Segment("w", (3,)),)), Event(1.0), SecretRng(bytes(32))
 UPDATE = Update(np.zeros(3, np.float32), 1.0)

@@ -71,7 +71,7 @@ def test_no_winner_is_told(call: Call, heart: str, tune: str, monkeypatch: pytes
 
 
 def test_interrupted_it_stays_charged(call: Call, heart: str, tune: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from consilia.transport import session
+    from consilia.federation import session
 
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt

@@ -19,6 +19,8 @@ from consilia.core.update import Gone, ProtocolMessage, Release
 from consilia.core.wire import decode
 from consilia.crypto.attestation.attester import Attester
 from consilia.data.table import Table
+from consilia.federation.simulation import Prepared, Simulation, entropy_of, prepare, work_of
+from consilia.federation.sums import gatherer_of
 from consilia.plan.load import from_text
 from consilia.plan.schema import Plan
 from consilia.rounds.coordinator import Coordinator, server_optimizer
@@ -27,8 +29,6 @@ from consilia.rounds.ports import Arrival, Trained
 from consilia.rounds.rows import SiteRows
 from consilia.rounds.state import TrainingState, from_bytes, to_bytes
 from consilia.store.journal import Journal
-from consilia.transport.simulation import Prepared, Simulation, entropy_of, prepare, work_of
-from consilia.transport.sums import gatherer_of
 
 Vector = NDArray[Any]
 SITES = ("Cleveland", "Hungary", "Switzerland", "VA Long Beach")
@@ -126,7 +126,7 @@ class Wiretap:
     def events(self, timeout: float) -> Iterator[Arrival | Gone]:
         for event in self.inner.events(timeout):
             if isinstance(event, Arrival):
-                self.up.append(Sent(event.site, *self._tasks[event.site], event.frame))
+                self.up.append(Sent(event.site, *self._tasks[event.site], bytes(event.frame)))
                 if event.site in self.missing and self._tasks[event.site][0] != "sum":
                     yield Gone(event.site, "lost")
                     continue

@@ -10,9 +10,9 @@ from benchmarks.distributed_noise import MASKS, ONE, SPARE, pooled
 from numpy.typing import NDArray
 
 import consilia
+from consilia.federation import session
+from consilia.federation.simulation import prepare
 from consilia.plan.load import from_text
-from consilia.transport import session
-from consilia.transport.simulation import prepare
 
 PLAN = """
 [data]

@@ -13,9 +13,9 @@ import consilia
 from consilia.core.errors import BudgetExceeded, StoreError
 from consilia.core.update import ProtocolMessage
 from consilia.core.wire import decode
+from consilia.federation.session import JOURNAL, RESULT
 from consilia.plan.schema import Plan
 from consilia.store.ledger_store import SiteStore
-from consilia.transport.session import JOURNAL, RESULT
 
 LabMaker = Callable[..., Lab]
 ROUNDS = 4

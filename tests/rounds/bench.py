@@ -7,14 +7,14 @@ from pathlib import Path
 from consilia.core.update import Gone, ProtocolMessage
 from consilia.core.wire import decode
 from consilia.crypto.attestation.attester import Attester
+from consilia.federation.simulation import Simulation, entropy_of, prepare
+from consilia.federation.sums import gatherer_of
 from consilia.plan.load import from_text
 from consilia.plan.schema import Plan
 from consilia.rounds.coordinator import Coordinator, server_optimizer
 from consilia.rounds.ports import Arrival
 from consilia.rounds.state import TrainingState, to_bytes
 from consilia.store.journal import Journal
-from consilia.transport.simulation import Simulation, entropy_of, prepare
-from consilia.transport.sums import gatherer_of
 
 HEART = """
 [run]

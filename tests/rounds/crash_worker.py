@@ -22,12 +22,12 @@ import consilia.api  # what the lazy package imports at first use
 from consilia.core.errors import ConsiliaError
 from consilia.core.update import ProtocolMessage, Release
 from consilia.core.wire import decode
+from consilia.federation.session import JOURNAL
 from consilia.plan.load import from_text
 from consilia.rounds.site import Site
 from consilia.store import crash
 from consilia.store.journal import Journal
 from consilia.store.ledger_store import SiteStore
-from consilia.transport.session import JOURNAL
 
 
 def forked(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:

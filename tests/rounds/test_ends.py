@@ -9,9 +9,9 @@ from tests.rounds.bench import FEDSGD, RECORD, heart
 
 import consilia
 from consilia.core.errors import BudgetExceeded, ProtocolError, StoreError
+from consilia.federation.session import JOURNAL
 from consilia.plan.schema import Plan
 from consilia.store.ledger_store import SiteStore
-from consilia.transport.session import JOURNAL
 
 NONE = 'unit = "none"'
 
@@ -45,7 +45,7 @@ def test_a_start_that_fails_spends_nothing(tmp_path: Path, monkeypatch: pytest.M
         raise StoreError.of("the journal", needs="room on the disk", got="none", hint="Make some")
 
     with monkeypatch.context() as patch:
-        patch.setattr("consilia.transport.session.Journal.create", no_room)
+        patch.setattr("consilia.federation.session.Journal.create", no_room)
         with pytest.raises(StoreError, match="room on the disk"):
             consilia.run(heart(rounds=2, reproducible=False), out=tmp_path / "run")
     assert spent(tmp_path / "home", "Cleveland") == 0

@@ -10,10 +10,10 @@ from tests.rounds.bench import FEDAVG, FEDSGD, RECORD, SITE, heart
 from consilia.core.errors import PlanError
 from consilia.core.spec import Adjacency, Unit
 from consilia.dp.event import DiscreteGaussianEvent, Event
+from consilia.federation.simulation import Prepared, Simulation, local_work, prepare
 from consilia.learning.work import LocalWork
 from consilia.pipeline.chain import Chain
 from consilia.rounds.mechanism import event_that_runs, require_covered
-from consilia.transport.simulation import Prepared, Simulation, local_work, prepare
 
 POISSON = 'algorithm = "fedavg"\nbatch = "poisson"\nsampling_rate = 0.2\nlocal_steps = 3'
 PLANS = {

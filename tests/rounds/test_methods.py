@@ -252,7 +252,7 @@ def test_registered_patients_bound_the_patients_held(tmp_path: Path) -> None:
 
 def test_one_patient_moves_a_site_s_sum_by_at_most_the_clip_norm(tmp_path: Path) -> None:
     from consilia.core.randomness import SecretRng
-    from consilia.transport.simulation import Simulation, prepare
+    from consilia.federation.simulation import Simulation, prepare
 
     plan = ward(tmp_path / "ward.csv")
     quiet = plan.model_copy(update={"privacy": plan.privacy.model_copy(update={"noise_multiplier": 1e-3})})

@@ -11,6 +11,7 @@ from tests.rounds.bench import heart
 
 from consilia.core.errors import PlanError, StoreError
 from consilia.core.randomness import SharedSeed
+from consilia.federation.simulation import prepare
 from consilia.plan.load import from_text
 from consilia.rounds.entropy import Entropy
 from consilia.rounds.gather import quorum
@@ -20,7 +21,6 @@ from consilia.rounds.result import binding_accountant
 from consilia.rounds.rows import site_rows
 from consilia.rounds.selection import keep, result_model
 from consilia.rounds.state import TrainingState, from_bytes, to_bytes
-from consilia.transport.simulation import prepare
 
 
 @pytest.mark.parametrize(

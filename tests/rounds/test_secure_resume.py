@@ -8,7 +8,7 @@ from tests.rounds.secure_bench import CODE, REGISTER, SITES, secret, write_polic
 from tests.transport.tpm.software_tpm import software_tpm
 
 import consilia
-from consilia.transport.attesting import DEVICE
+from consilia.federation.attesting import DEVICE
 from consilia.transport.tpm import TpmAttester, measure
 
 

@@ -9,10 +9,10 @@ import pytest
 import consilia
 from consilia.core.errors import BudgetExceeded, PlanError
 from consilia.dp.event import EpsilonDeltaEvent
+from consilia.federation.simulation import Simulation, prepare
 from consilia.learning.stacking.shape import one_model
 from consilia.plan.load import from_text
 from consilia.store.ledger_store import SiteStore
-from consilia.transport.simulation import Simulation, prepare
 
 SITES = ("Cleveland", "Hungary", "Switzerland", "VA Long Beach")
 PLAN = """

@@ -16,6 +16,7 @@ from tests.rounds.bench import HEART, RECORD, Bench
 from consilia.core.randomness import SharedSeed
 from consilia.core.update import Gone, ProtocolMessage
 from consilia.core.wire import encode, pack_vector
+from consilia.federation import simulation
 from consilia.learning.cohort import together as engine
 from consilia.learning.cohort.lockstep import in_lock_step
 from consilia.plan.load import from_text
@@ -25,7 +26,6 @@ from consilia.rounds.entropy import Entropy
 from consilia.rounds.pending import Outcome, Pending
 from consilia.rounds.ports import Arrival, Trained
 from consilia.store.ledger_store import SiteStore
-from consilia.transport import simulation
 from consilia.transport.incohort import InCohort
 from consilia.transport.inprocess import InProcess
 

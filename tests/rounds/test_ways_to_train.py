@@ -78,7 +78,7 @@ def test_a_run_of_another_version_is_not_resumed(tmp_path: Path, monkeypatch: py
 
     with pytest.raises(KeyboardInterrupt):
         consilia.run(heart(rounds=3), out=tmp_path / "run", on_round=stop)
-    for module in ("plan.check", "transport.session"):
+    for module in ("plan.check", "federation.session"):
         monkeypatch.setattr(f"consilia.{module}.VERSION", "99.0")
     with pytest.raises(PlanError, match=r"plan, data and version it began with .*Consilia 0.*got .*Consilia 99.0"):
         consilia.resume(tmp_path / "run")

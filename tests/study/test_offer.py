@@ -9,9 +9,9 @@ from tests.study.conftest import plan, tuned
 from consilia.core.errors import PlanError
 from consilia.dp.selection import price
 from consilia.dp.selection_trials import Fixed, NegativeBinomial
+from consilia.federation.simulation import prepare
 from consilia.study import space
 from consilia.study.offer import Offer, offer
-from consilia.transport.simulation import prepare
 
 HERE = Path()
 

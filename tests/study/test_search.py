@@ -15,12 +15,12 @@ from consilia.core.errors import BudgetExceeded, StoreError
 from consilia.dp.event import Event
 from consilia.dp.ledger import Relation
 from consilia.dp.selection_trials import NegativeBinomial, Poisson
+from consilia.federation import session
 from consilia.store import crash
 from consilia.store.journal import Journal
 from consilia.store.ledger_store import SiteStore
 from consilia.study.offer import offer
 from consilia.study.search import Found, Trial, search
-from consilia.transport import session
 
 HERE = Path()
 

@@ -10,10 +10,10 @@ def check(
     from pathlib import Path
 
     from consilia.data.advice import advise
+    from consilia.federation.simulation import prepare
     from consilia.plan.facts import facts
     from consilia.plan.forecast import forecast, hours
     from consilia.plan.load import load
-    from consilia.transport.simulation import prepare
 
     prepared = prepare(load(plan, list(set or [])), Path.cwd())
     checked = prepared.run_plan

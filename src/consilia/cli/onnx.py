@@ -26,10 +26,10 @@ def write_onnx(run: Path, path: Path, result: Mapping[str, Any]) -> None:
                            hint="Install them: pip install 'consilia[onnx]', or export safetensors")  # fmt: skip
     import torch
 
+    from consilia.federation.simulation import prepare
     from consilia.plan import load as plans
     from consilia.rounds.weights import result_vector
     from consilia.store.journal import Journal
-    from consilia.transport.simulation import prepare
 
     with Journal.open(run / "journal.sqlite", read_only=True) as journal:
         agreed = json.loads(journal.plan_json)

@@ -57,7 +57,7 @@ def encode(item: Release | ProtocolMessage) -> bytes:
     return b"".join((_PREFIX.pack(MAGIC, VERSION, kind, len(raw)), raw, item.payload))
 
 
-def decode(frame: bytes, *, who: str) -> Release | ProtocolMessage:
+def decode(frame: Bytes, *, who: str) -> Release | ProtocolMessage:
     """Decode a frame from the other end; the payload is a view of it, not a copy.
 
     Raises:
@@ -71,7 +71,7 @@ def decode(frame: bytes, *, who: str) -> Release | ProtocolMessage:
     if version != VERSION:
         raise _malformed(who, f"wire version {version}")
     try:
-        header = json.loads(frame[_PREFIX.size : _PREFIX.size + size], parse_constant=_refuse)
+        header = json.loads(bytes(frame[_PREFIX.size : _PREFIX.size + size]), parse_constant=_refuse)
         payload = memoryview(frame)[_PREFIX.size + size :]
         if kind == _RELEASE:
             return Release(payload, _text(header["site"]), _count(header["round"]), _text(header["plan"]),

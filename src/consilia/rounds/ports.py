@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consilia.core.randomness import SecretRng
-from consilia.core.update import Gone, Vector
+from consilia.core.update import Bytes, Gone, Vector
 
 Clock = Callable[[], float]  # monotonic seconds; deadlines are durations on it
 LocalState = Mapping[str, NDArray[np.generic]]
@@ -16,10 +16,10 @@ LocalState = Mapping[str, NDArray[np.generic]]
 
 @dataclass(frozen=True)
 class Arrival:
-    """A frame that the transport received from a site it knows by name."""
+    """A frame that the transport received from a site it knows by name; a large one may be a view of a file."""
 
     site: str
-    frame: bytes
+    frame: Bytes
 
 
 class Transport(Protocol):

@@ -5,13 +5,13 @@ from pathlib import Path
 
 from consilia.core.errors import PlanError, Problem
 from consilia.dp.search import Events
+from consilia.federation.simulation import prepare
 from consilia.plan.rules_privacy import against
 from consilia.plan.run_plan import RunPlan, SiteHalf
 from consilia.plan.schema import Plan
 from consilia.study import space
 from consilia.study.space import Axis
 from consilia.study.tune_file import TuneFile
-from consilia.transport.simulation import prepare
 
 
 def refusals(plan: Plan, tune: TuneFile) -> Iterator[Problem]:

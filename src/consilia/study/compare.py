@@ -13,15 +13,15 @@ from typing import Any
 
 from consilia.core.errors import ConsiliaError, PlanError, ProtocolError, TransportError
 from consilia.core.randomness import SharedSeed
+from consilia.federation import session
+from consilia.federation.attesting import DEVICE
+from consilia.federation.simulation import prepare
 from consilia.plan.facts import facts
 from consilia.plan.schema import Plan
 from consilia.report.comparison import sees
 from consilia.study import software_tpm
 from consilia.study.folder import fresh
 from consilia.study.variants import TITLES, Variant, variants
-from consilia.transport import session
-from consilia.transport.attesting import DEVICE
-from consilia.transport.simulation import prepare
 
 RUNS = "runs"
 PUBLISHED = ("heart", "adult")  # sources whose rows anyone can fetch

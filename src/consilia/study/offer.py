@@ -20,6 +20,7 @@ from consilia.dp.search import Events
 from consilia.dp.selection import price, rough_price, trial_noise
 from consilia.dp.selection_trials import Fixed, Trials
 from consilia.dp.truncation import truncation_delta
+from consilia.federation.simulation import prepare
 from consilia.plan.events import sampling_rate
 from consilia.plan.rules_privacy import against
 from consilia.plan.run_plan import ADVERSARIES, Charge, RunPlan, SiteHalf
@@ -28,7 +29,6 @@ from consilia.study import space
 from consilia.study.checks import halves, refusals, same, try_values
 from consilia.study.space import Axis, Values
 from consilia.study.tune_file import TuneFile, keys
-from consilia.transport.simulation import prepare
 
 _REFERENCE = 1e3  # a multiplier at which every plan has a small epsilon: events grow from there in proportion
 

@@ -8,14 +8,14 @@ from typing import Any
 
 from consilia.core.errors import PlanError, ProtocolError
 from consilia.core.randomness import SecretRng, SharedSeed
+from consilia.federation import session
+from consilia.federation.simulation import prepare
 from consilia.plan import load as plans
 from consilia.plan.schema import Plan
 from consilia.study import space
 from consilia.study.search import OnTrial, Trial, score_of
 from consilia.study.space import Values
 from consilia.study.tune_file import TuneFile, keys
-from consilia.transport import session
-from consilia.transport.simulation import prepare
 
 _POPULATION = "stand-in"
 

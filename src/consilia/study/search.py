@@ -18,6 +18,9 @@ from consilia.core.errors import ProtocolError, StoreError
 from consilia.core.randomness import SecretRng
 from consilia.dp.ledger import Allotment
 from consilia.dp.search import Search
+from consilia.federation import session
+from consilia.federation.session import RunResult
+from consilia.federation.simulation import Prepared, prepare
 from consilia.plan.schema import Plan
 from consilia.rounds.coordinator import OnRound
 from consilia.store.crash import crash_point
@@ -26,9 +29,6 @@ from consilia.study import space
 from consilia.study.folder import fresh
 from consilia.study.offer import Offer
 from consilia.study.space import Values
-from consilia.transport import session
-from consilia.transport.session import RunResult
-from consilia.transport.simulation import Prepared, prepare
 
 WINNER, TRIALS = "winner", "trials"
 _LOST = "The search stays charged and publishes nothing: mend the cause, then start a new one, which is charged anew"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from consilia.core.errors import TransportError
 from consilia.core.version import VERSION
-from consilia.transport.attesting import DEVICE
+from consilia.federation.attesting import DEVICE
 from consilia.transport.tpm import TpmAttester, measure
 
 PROGRAM = "swtpm"

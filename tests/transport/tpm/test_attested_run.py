@@ -9,7 +9,7 @@ from tests.transport.tpm.software_tpm import software_tpm
 
 import consilia
 from consilia.core.errors import TransportError
-from consilia.transport import attesting
+from consilia.federation import attesting
 from consilia.transport.tpm import TpmAttester, commands, measure
 
 CODE = hashlib.sha256(b"the aggregator's code").digest()

@@ -17,6 +17,9 @@ from consilia.core.errors import PlanError, StoreError
 from consilia.core.update import Vector
 from consilia.core.version import VERSION
 from consilia.crypto.attestation.attester import Attester
+from consilia.federation.attesting import attester_of
+from consilia.federation.simulation import Prepared, Simulation, entropy_of, prepare
+from consilia.federation.sums import gatherer_of
 from consilia.plan import load as plans
 from consilia.plan.facts import facts
 from consilia.plan.run_plan import RunPlan
@@ -26,9 +29,6 @@ from consilia.rounds.result import summary
 from consilia.rounds.state import TrainingState, from_bytes, to_bytes
 from consilia.rounds.weights import DIGEST, MODEL, result_vector, to_file
 from consilia.store.journal import Journal, Status
-from consilia.transport.attesting import attester_of
-from consilia.transport.simulation import Prepared, Simulation, entropy_of, prepare
-from consilia.transport.sums import gatherer_of
 
 JOURNAL, RESULT = "journal.sqlite", "result.json"
 SMALL = 100_000  # parameters

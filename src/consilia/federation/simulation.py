@@ -16,6 +16,9 @@ from consilia.crypto.attestation.policy import Policy
 from consilia.data.patients import Patients
 from consilia.data.table import Table
 from consilia.dp.event import AnyEvent
+from consilia.federation.attesting import policy_of
+from consilia.federation.consortium import Consortium
+from consilia.federation.sums import own_share, site_sum
 from consilia.learning.cohort.task import fits
 from consilia.learning.flat import FlatModel
 from consilia.learning.initial import load_initial
@@ -43,11 +46,8 @@ from consilia.rounds.stack_learner import StackLearner
 from consilia.rounds.together import LEAST_TOGETHER, Together
 from consilia.store.ledger_store import SiteStore
 from consilia.store.own_numbers import OwnNumbers
-from consilia.transport.attesting import policy_of
-from consilia.transport.consortium import Consortium
 from consilia.transport.incohort import InCohort
 from consilia.transport.inprocess import InProcess
-from consilia.transport.sums import own_share, site_sum
 
 _WRITERS = 16  # ledgers that wait for the disk at the same time
 

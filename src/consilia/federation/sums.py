@@ -7,6 +7,7 @@ from consilia.core.canonical import Json
 from consilia.core.errors import PlanError
 from consilia.crypto.attestation.attester import Attester
 from consilia.crypto.attestation.policy import Policy
+from consilia.federation.consortium import Consortium
 from consilia.plan.ciphers import paillier_lanes, rlwe_parameters
 from consilia.plan.run_plan import RunPlan, SiteHalf
 from consilia.rounds.entropy import Entropy
@@ -27,7 +28,6 @@ from consilia.rounds.secure.shape import UPDATE
 from consilia.rounds.secure.signed import run_context
 from consilia.secagg.transcript import Entry
 from consilia.store.ledger_store import SiteStore
-from consilia.transport.consortium import Consortium
 
 
 def own_share(half: SiteHalf, held: int) -> float:
