@@ -4,7 +4,7 @@ Whole rounds are those of one `consilia.run` whose rounds take turns; the traini
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -103,9 +103,9 @@ class InTurns:
         """Queue a frame."""
         self.transports[self.now].send(site, frame)
 
-    def events(self, timeout: float) -> Iterator[Arrival | Gone]:
+    def events(self, timeout: float, of: Collection[str] | None = None) -> Iterator[Arrival | Gone]:
         """Yield the answers."""
-        yield from self.transports[self.now].events(timeout)
+        yield from self.transports[self.now].events(timeout, of)
 
 
 def whole_rounds(rounds: Rounds, folder: Path, pairs: int) -> dict[str, Json]:

@@ -3,7 +3,7 @@ test replaces on purpose.
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +19,9 @@ from consilia.core.update import Gone, ProtocolMessage, Release
 from consilia.core.wire import decode
 from consilia.crypto.attestation.attester import Attester
 from consilia.data.table import Table
-from consilia.federation.simulation import Prepared, Simulation, entropy_of, prepare, work_of
+from consilia.federation.assemble import entropy_of
+from consilia.federation.one_site import work_of
+from consilia.federation.simulation import Prepared, Simulation, prepare
 from consilia.federation.sums import gatherer_of
 from consilia.plan.load import from_text
 from consilia.plan.schema import Plan
@@ -123,8 +125,8 @@ class Wiretap:
         self.down.append(Sent(site, *self._tasks[site], frame))
         self.inner.send(site, frame)
 
-    def events(self, timeout: float) -> Iterator[Arrival | Gone]:
-        for event in self.inner.events(timeout):
+    def events(self, timeout: float, of: Collection[str] | None = None) -> Iterator[Arrival | Gone]:
+        for event in self.inner.events(timeout, of):
             if isinstance(event, Arrival):
                 self.up.append(Sent(event.site, *self._tasks[event.site], bytes(event.frame)))
                 if event.site in self.missing and self._tasks[event.site][0] != "sum":

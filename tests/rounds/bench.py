@@ -1,13 +1,14 @@
 """Real plans on the built-in Heart table, a few rounds long, with transports that can be made to misbehave."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from consilia.core.update import Gone, ProtocolMessage
 from consilia.core.wire import decode
 from consilia.crypto.attestation.attester import Attester
-from consilia.federation.simulation import Simulation, entropy_of, prepare
+from consilia.federation.assemble import entropy_of
+from consilia.federation.simulation import Simulation, prepare
 from consilia.federation.sums import gatherer_of
 from consilia.plan.load import from_text
 from consilia.plan.schema import Plan
@@ -79,8 +80,8 @@ class Misbehaving:
         self.asked[site] = task
         self.inner.send(site, frame)  # type: ignore[attr-defined]
 
-    def events(self, timeout: float) -> Iterator[Arrival | Gone]:
-        for event in self.inner.events(timeout):  # type: ignore[attr-defined]
+    def events(self, timeout: float, of: Collection[str] | None = None) -> Iterator[Arrival | Gone]:
+        for event in self.inner.events(timeout, of):  # type: ignore[attr-defined]
             if isinstance(event, Gone):
                 yield event
                 continue

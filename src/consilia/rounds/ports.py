@@ -1,6 +1,6 @@
 """What the rounds need from outside: a way to send bytes, a learner, a clock."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -29,8 +29,14 @@ class Transport(Protocol):
         """Hand a frame to the transport; delivery is at least once."""
         ...
 
-    def events(self, timeout: float) -> Iterator[Arrival | Gone]:
-        """Yield answers as they come, until all sites that were sent to have answered or `timeout` seconds passed."""
+    def events(self, timeout: float, of: Collection[str] | None = None) -> Iterator[Arrival | Gone]:
+        """Yield answers as they come, until those that are waited for have answered or `timeout` seconds passed.
+
+        Args:
+            timeout: Seconds.
+            of: The sites that are waited for; None: all that were sent to. What others were sent stays with the transport,
+                and their answers may be yielded too; what these did not answer in time is never yielded later.
+        """
         ...
 
 

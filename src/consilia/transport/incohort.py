@@ -1,7 +1,7 @@
 """Coordinator and many sites in one process, whose sites train together."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
@@ -63,11 +63,13 @@ class InCohort:
         """Queue a frame for the site."""
         self._waiting.append((site, frame))
 
-    def events(self, timeout: float) -> Iterator[Arrival | Gone]:
+    def events(self, timeout: float, of: Collection[str] | None = None) -> Iterator[Arrival | Gone]:
         """Let the sites answer turn by turn; those whose turn comes or ends after the deadline are gone for this round."""
         end = self._clock() + timeout
-        while self._waiting:
-            turn = self._turn()
+        asked = deque(item for item in self._waiting if of is None or item[0] in of)
+        self._waiting = deque(item for item in self._waiting if of is not None and item[0] not in of)
+        while asked:
+            turn = self._turn(asked)
             known = {site: frame for site, frame in turn.items() if site in self._sites}
             answers = {} if self._clock() > end else self._answers(known)
             late = self._clock() > end
@@ -79,11 +81,11 @@ class InCohort:
                 else:
                     yield Arrival(site, answers[site])
 
-    def _turn(self) -> dict[str, bytes]:
+    def _turn(self, asked: deque[tuple[str, bytes]]) -> dict[str, bytes]:
         """Return the next frames, one for a site: a second one must find the first answered."""
         turn: dict[str, bytes] = {}
-        while self._waiting and len(turn) < self._trainer.at_once and self._waiting[0][0] not in turn:
-            site, frame = self._waiting.popleft()
+        while asked and len(turn) < self._trainer.at_once and asked[0][0] not in turn:
+            site, frame = asked.popleft()
             turn[site] = frame
         return turn
 

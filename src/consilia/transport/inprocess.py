@@ -1,7 +1,7 @@
 """Coordinator and sites in one process, exchanging the same bytes they would send over a network."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from consilia.core.update import Gone
 from consilia.rounds.ports import Arrival, Clock
@@ -24,11 +24,13 @@ class InProcess:
         """Queue a frame for the site."""
         self._waiting.append((site, frame))
 
-    def events(self, timeout: float) -> Iterator[Arrival | Gone]:
+    def events(self, timeout: float, of: Collection[str] | None = None) -> Iterator[Arrival | Gone]:
         """Let each site answer in turn; a site whose turn comes or ends after the deadline is gone for this round."""
         end = self._clock() + timeout
-        while self._waiting:
-            site, frame = self._waiting.popleft()
+        turns = deque(item for item in self._waiting if of is None or item[0] in of)
+        self._waiting = deque(item for item in self._waiting if of is not None and item[0] not in of)
+        while turns:
+            site, frame = turns.popleft()
             if site not in self._sites:
                 yield Gone(site, "not connected")
                 continue
