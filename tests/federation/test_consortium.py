@@ -9,8 +9,9 @@ from tests.rounds.bench import RECORD, heart
 from consilia.core.errors import StoreError
 from consilia.core.randomness import SecretRng
 from consilia.crypto.signing import SEED_SIZE, SigningKey
+from consilia.federation.assemble import entropy_of
 from consilia.federation.consortium import _key
-from consilia.federation.simulation import Simulation, entropy_of, prepare
+from consilia.federation.simulation import Simulation, prepare
 
 
 def test_a_reproducible_run_leaves_no_keys_that_follow_from_its_seed(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from tests.rounds.bench import FEDAVG, FEDSGD, RECORD, SITE, heart
 from consilia.core.errors import PlanError
 from consilia.core.spec import Adjacency, Unit
 from consilia.dp.event import DiscreteGaussianEvent, Event
-from consilia.federation.simulation import Prepared, Simulation, local_work, prepare
+from consilia.federation.one_site import local_work
+from consilia.federation.simulation import Prepared, Simulation, prepare
 from consilia.learning.work import LocalWork
 from consilia.pipeline.chain import Chain
 from consilia.rounds.mechanism import event_that_runs, require_covered

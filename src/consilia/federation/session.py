@@ -17,8 +17,9 @@ from consilia.core.errors import PlanError, StoreError
 from consilia.core.update import Vector
 from consilia.core.version import VERSION
 from consilia.crypto.attestation.attester import Attester
+from consilia.federation.assemble import entropy_of
 from consilia.federation.attesting import attester_of
-from consilia.federation.simulation import Prepared, Simulation, entropy_of, prepare
+from consilia.federation.simulation import Prepared, Simulation, prepare
 from consilia.federation.sums import gatherer_of
 from consilia.plan import load as plans
 from consilia.plan.facts import facts

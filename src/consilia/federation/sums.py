@@ -24,6 +24,7 @@ from consilia.rounds.secure.paillier import PaillierCoordinator, PaillierSite
 from consilia.rounds.secure.ports import SiteSum
 from consilia.rounds.secure.rlwe import RlweCoordinator, RlweSite
 from consilia.rounds.secure.schemes import CoordinatorScheme, SiteScheme
+from consilia.rounds.secure.sessions import Party
 from consilia.rounds.secure.shape import UPDATE
 from consilia.rounds.secure.signed import run_context
 from consilia.secagg.transcript import Entry
@@ -42,7 +43,7 @@ def own_share(half: SiteHalf, held: int) -> float:
 
 
 def site_sum(
-    plan: RunPlan, half: SiteHalf, consortium: Consortium, *, run: str, share: float, store: SiteStore, entropy: Entropy,
+    plan: RunPlan, half: SiteHalf, party: Party, *, run: str, share: float, store: SiteStore, entropy: Entropy,
     pipelines: Sequence[Pipeline], policy: Policy | None,
 ) -> SiteSum:  # fmt: skip
     """Return a site's half of the plan's secure sum."""
@@ -53,14 +54,14 @@ def site_sum(
             return everyone if 0 < round_number <= rounds + 1 else ()  # the result is scored once more, after the last
         return tuple(sorted(plan.schedule[round_number - 1])) if 0 < round_number <= rounds else ()
 
-    secure, party = half.secure, consortium.parties[half.terms.name]
+    secure = half.secure
     if secure is None:
         raise TypeError("a plan with a secure sum has its terms")  # plan.check sees to it
     if secure.mode == "masks":
         return MaskedSite(
             half, secure, run=run, party=party, cohort=cohort, share=share, store=store.sessions, entropy=entropy
         )
-    context = run_context(run, plan.digest, consortium.roster)
+    context = run_context(run, plan.digest, party.roster)
     scheme: SiteScheme
     match secure.mode:
         case "attested" if policy is not None:
@@ -70,9 +71,9 @@ def site_sum(
             )  # fmt: skip
         case "paillier":
             lanes = paillier_lanes(secure, plan.plan.secure_sum.key_bits, len(plan.sites))
-            scheme = PaillierSite(party.identity, consortium.roster, lanes, context, secure.fewest)
+            scheme = PaillierSite(party.identity, party.roster, lanes, context, secure.fewest)
         case "rlwe":
-            scheme = RlweSite(party.identity, consortium.roster, rlwe_parameters(secure), context)
+            scheme = RlweSite(party.identity, party.roster, rlwe_parameters(secure), context)
         case _:
             raise _no_way(secure.mode)
     return CipherSite(
