@@ -1,6 +1,6 @@
 """Who the sites are: long-term public keys that the consortium signs and no coordinator can change."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -55,21 +55,35 @@ class Identity:
 
 @dataclass(frozen=True)
 class Roster:
-    """All sites of a consortium, by ascending name, and the consortium's signature.
+    """The sites of a consortium, by ascending name, and the consortium's signature.
 
     Attributes:
-        members: The sites.
-        signature: Ed25519, by the key that every site has pinned.
+        members: The sites that may take part: all, or those of one run (`among`).
+        signature: Ed25519 over all sites, by the key that every site has pinned.
+        others: The sites of the consortium that take no part; the signature speaks of them, too.
     """
 
     members: tuple[Member, ...]
     signature: bytes
+    others: tuple[Member, ...] = ()
 
     @classmethod
     def signed(cls, members: Sequence[Member], consortium: SigningKey) -> "Roster":
         """Return the roster of these sites, signed."""
         ordered = tuple(sorted(members, key=lambda member: member.name))
         return cls(ordered, consortium.sign(_text(ordered)))
+
+    def among(self, names: Collection[str]) -> "Roster":
+        """Return the roster of a run that only these sites take part in; names that are unknown are left out."""
+        whole = self._whole
+        return Roster(
+            tuple(member for member in whole if member.name in names), self.signature,
+            tuple(member for member in whole if member.name not in names),
+        )  # fmt: skip
+
+    @property
+    def _whole(self) -> tuple[Member, ...]:
+        return tuple(sorted((*self.members, *self.others), key=lambda member: member.name))
 
     @cached_property
     def digest(self) -> str:
@@ -90,21 +104,26 @@ class Roster:
         Raises:
             ProtocolError: If not.
         """
-        problems = []
-        if not verify(consortium, self.signature, _text(self.members)):
+        problems, whole = [], self._whole
+        if not verify(consortium, self.signature, _text(whole)):
             problems.append(Problem("the roster of sites", "the consortium's signature over exactly these sites",
                                     "another", "Do not take part before the consortium has confirmed the roster"))  # fmt: skip
         names = [member.name for member in self.members]
-        keys = [key for member in self.members for key in (member.verifying, member.sealing)]
-        if names != sorted(set(names)) or len(set(keys)) < len(keys) or any(len(key) != KEY_SIZE for key in keys):
+        keys = [key for member in whole for key in (member.verifying, member.sealing)]
+        if (
+            names != sorted(set(names))
+            or len({member.name for member in whole}) < len(whole)
+            or len(set(keys)) < len(keys)
+            or any(len(key) != KEY_SIZE for key in keys)
+        ):
             problems.append(Problem("the roster of sites", "ascending names, and distinct keys of 32 bytes",
                                     "something else", "Make the roster anew with Roster.signed"))  # fmt: skip
         if problems:
             raise ProtocolError(problems)
 
     def to_json(self) -> dict[str, Json]:
-        """Return a plain value that `from_json` reads."""
-        return {"members": _plain(self.members), "signature": self.signature.hex()}
+        """Return a plain value that `from_json` reads: the whole consortium's."""
+        return {"members": _plain(self._whole), "signature": self.signature.hex()}
 
     @classmethod
     def from_json(cls, value: object) -> "Roster":
