@@ -1,5 +1,6 @@
 """From the plan's data section to each site's rows: read, divide, hold out."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from consilia.data.split import keep_first, split
 from consilia.data.table import Table
 from consilia.plan.faults import nearest
 from consilia.plan.schema import DataSection, Plan
+
+BUILT_IN = ("heart", "adult")
 
 
 @dataclass(frozen=True)
@@ -104,15 +107,55 @@ def site_rows(plan: Plan, folder: Path) -> dict[str, SiteRows]:
             site: SiteRows(featured(train[site]), featured(test.get(site, train[site].take(np.empty(0, np.int64)))))
             for site in sorted(train)
         }
-    sides = seed.derive("split")  # one for all sites: a patient at two of them is on one side at both
-    rows = {}
-    for site, part in sorted(divide(table, "train").items()):
-        train_index, test_index = split(
-            part, data.split, data.test_fraction, sides if data.split == "hash" else seed.derive("split", site)
-        )
-        train_index = keep_first(train_index, data.train_rows, seed.derive("train rows", site))
-        rows[site] = SiteRows(featured(part.take(train_index)), featured(part.take(test_index)))
-    return rows
+    return {site: _hold_out(plan, site, part, featured) for site, part in sorted(divide(table, "train").items())}
+
+
+def own_rows(plan: Plan, site: str, file: Path | None) -> SiteRows:
+    """Return the rows of one real site: all of its own file, or its own part of a built-in table.
+
+    Args:
+        plan: The plan; where it says the data lie is not used.
+        site: The site's name.
+        file: The site's own file (of images, for idx: the labels lie beside it as the plan names them); None for built-in
+            tables.
+
+    Raises:
+        PlanError: If the plan divides rows among simulated sites, or leaves names of classes to be read off the rows.
+        DataError: If the file cannot be used, with every fault in it.
+    """
+    if plan.data.source in BUILT_IN:
+        rows = site_rows(plan, Path())
+        if site not in rows:
+            raise DataError.of(f"site {site}", needs="a part of the table in its name", got=f"parts of {', '.join(rows)}",
+                               hint="Name the site as the table does, or give it a file of its own")  # fmt: skip
+        return rows[site]
+    problems = []
+    if plan.sites.partition != "natural":
+        problems.append(Problem("plan key sites.partition", '"natural"', f'"{plan.sites.partition}"',
+                                "Real sites hold their own rows: nothing is divided"))  # fmt: skip
+    if plan.data.source == "csv" and plan.data.classes is None:
+        problems.append(Problem("plan key data.classes", "the values of the label, in order", "nothing",
+                                "Sites must agree on them, and none may tell what its rows hold"))  # fmt: skip
+    if file is None:
+        problems.append(Problem(f"site {site}", "a file of its own for this data set", "none",
+                                "Name it under [data.NAME] in site.toml"))  # fmt: skip
+    if problems or file is None:
+        raise PlanError(problems)
+    data = plan.data.model_copy(update={"path": file.name, "site_column": None})
+    if data.labels_path is not None:
+        data = data.model_copy(update={"labels_path": Path(data.labels_path).name})
+    table = read_table(data, None, file.resolve().parent)
+    return _hold_out(plan, site, table, lambda part: apply(part, data.features, data.normalise))
+
+
+def _hold_out(plan: Plan, site: str, part: Table, featured: Callable[[Table], Table]) -> SiteRows:
+    """Divide one site's rows into those it trains on and those it is judged by."""
+    data, seed = plan.data, SharedSeed.of(plan.run.seed)
+    # A hash divides alike at all sites: a patient at two of them is on one side at both.
+    sides = seed.derive("split") if data.split == "hash" else seed.derive("split", site)
+    train_index, test_index = split(part, data.split, data.test_fraction, sides)
+    train_index = keep_first(train_index, data.train_rows, seed.derive("train rows", site))
+    return SiteRows(featured(part.take(train_index)), featured(part.take(test_index)))
 
 
 def _require_known(plan: Plan, table: Table) -> None:
