@@ -15,7 +15,7 @@ from consilia.dp import accountant
 from consilia.dp.calibrate import gaussian_composition, textbook_sigma
 from consilia.dp.calibrate import noise_multiplier as smallest_multiplier
 from consilia.federation import session
-from consilia.federation.session import RunResult
+from consilia.federation.conduct import RunResult
 from consilia.federation.simulation import prepare
 from consilia.plan import load as plans
 from consilia.plan.run_plan import RunPlan

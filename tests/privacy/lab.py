@@ -186,9 +186,8 @@ class Lab:
         self.wire = Wiretap(self.simulation.transport)
         entropy = entropy_of(plan)
         gatherer = gatherer_of(
-            self.prepared.run_plan, self.simulation.consortium, run=run, transport=self.wire, entropy=entropy,
-            records=self.journal.records(), pipelines=self.prepared.pipelines, policy=self.prepared.policy,
-            attester=attester,
+            self.prepared.run_plan, replace(self.simulation.means(attester), transport=self.wire), run=run,
+            entropy=entropy, records=self.journal.records(), pipelines=self.prepared.pipelines,
         )  # fmt: skip
         self.coordinator = Coordinator(
             self.prepared.run_plan, run=run, state=state, pipelines=self.prepared.pipelines, transport=self.wire,

@@ -13,7 +13,8 @@ import consilia
 from consilia.core.errors import BudgetExceeded, StoreError
 from consilia.core.update import ProtocolMessage
 from consilia.core.wire import decode
-from consilia.federation.session import JOURNAL, RESULT
+from consilia.federation.conduct import RESULT
+from consilia.federation.session import JOURNAL
 from consilia.plan.schema import Plan
 from consilia.store.ledger_store import SiteStore
 

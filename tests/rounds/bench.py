@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from consilia.core.update import Gone, ProtocolMessage
@@ -124,8 +125,8 @@ class Bench:
         self.transport = Misbehaving(self.simulation.transport, tamper or (lambda _site, _n, frame: [frame]))
         entropy = entropy_of(plan)
         self.gatherer = gatherer_of(
-            self.prepared.run_plan, self.simulation.consortium, run=run, transport=self.transport, entropy=entropy,
-            records=[], pipelines=self.prepared.pipelines, policy=self.prepared.policy, attester=attester,
+            self.prepared.run_plan, replace(self.simulation.means(attester), transport=self.transport), run=run,
+            entropy=entropy, records=[], pipelines=self.prepared.pipelines,
         )  # fmt: skip
         self.coordinator = Coordinator(
             self.prepared.run_plan, run=run, state=state, pipelines=self.prepared.pipelines, transport=self.transport,

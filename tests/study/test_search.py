@@ -16,6 +16,7 @@ from consilia.dp.event import Event
 from consilia.dp.ledger import Relation
 from consilia.dp.selection_trials import NegativeBinomial, Poisson
 from consilia.federation import session
+from consilia.federation.conduct import RunResult
 from consilia.store import crash
 from consilia.store.journal import Journal
 from consilia.store.ledger_store import SiteStore
@@ -104,7 +105,7 @@ def test_trials_without_a_score_lose(home: Path, tmp_path: Path, monkeypatch: py
     scores = iter([math.nan, 0.7, None])
     real = session.start
 
-    def start(*given: object, **named: object) -> session.RunResult:
+    def start(*given: object, **named: object) -> RunResult:
         result = real(*given, **named)  # type: ignore[arg-type]
         result.summary["accuracy"] = next(scores)
         return result
@@ -214,7 +215,7 @@ def test_the_noise_of_a_trial_is_drawn_anew(home: Path, tmp_path: Path, monkeypa
     models = []
     real = session.start
 
-    def start(*given: object, **named: object) -> session.RunResult:
+    def start(*given: object, **named: object) -> RunResult:
         models.append(real(*given, **named))  # type: ignore[arg-type]
         return models[-1]
 

@@ -19,7 +19,8 @@ class DataSet(Section):
     """Where a site's rows of one data set lie."""
 
     path: str | None = Field(
-        None, description="The file, relative to site.toml; none for a built-in table, of which the site takes its own part."
+        None,
+        description="The file, relative to site.toml; none for a built-in table, of which the site takes its own part.",
     )
     count_is_public: bool = Field(
         False, description="Whether the true number of training rows may be told; else plans must register a number."

@@ -1,55 +1,27 @@
 """A run in a folder: begun, resumed after a kill, and brought to its end."""
 
 import json
-import os
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import torch
-
-from consilia.core.canonical import digest_bytes
 from consilia.core.errors import PlanError, StoreError
-from consilia.core.update import Vector
 from consilia.core.version import VERSION
-from consilia.crypto.attestation.attester import Attester
-from consilia.federation.assemble import entropy_of
 from consilia.federation.attesting import attester_of
+from consilia.federation.conduct import RunResult, conduct, first_state, pin
 from consilia.federation.simulation import Prepared, Simulation, prepare
-from consilia.federation.sums import gatherer_of
 from consilia.plan import load as plans
 from consilia.plan.facts import facts
 from consilia.plan.run_plan import RunPlan
 from consilia.plan.schema import Plan
-from consilia.rounds.coordinator import Coordinator, OnRound, server_optimizer
-from consilia.rounds.result import summary
-from consilia.rounds.state import TrainingState, from_bytes, to_bytes
-from consilia.rounds.weights import DIGEST, MODEL, result_vector, to_file
-from consilia.store.journal import Journal, Status
+from consilia.rounds.coordinator import OnRound
+from consilia.rounds.state import from_bytes, to_bytes
+from consilia.rounds.weights import result_vector
+from consilia.store.journal import Journal
 
-JOURNAL, RESULT = "journal.sqlite", "result.json"
-SMALL = 100_000  # parameters
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """A finished run.
-
-    Attributes:
-        summary: The JSON document that `consilia run --json` prints.
-        records: One mapping a round.
-        model: The resulting vector, shape (d,).
-        folder: Where journal, model and result lie.
-    """
-
-    summary: dict[str, Any]
-    records: list[dict[str, Any]]
-    model: Vector
-    folder: Path
+JOURNAL = "journal.sqlite"
 
 
 def begin(plan: Plan, *, data_folder: Path, home: Path, out: Path | None, on_round: OnRound | None) -> RunResult:
@@ -73,10 +45,7 @@ def start(
     """
     plan = prepared.run_plan.plan
     pin(plan, prepared.model.dim)
-    optimizer = server_optimizer(prepared.run_plan.phases[0].plan)
-    state = TrainingState(prepared.initial, moments=optimizer.init(prepared.initial.size))
-    if plan.training.scaffold:
-        state.control = np.zeros_like(prepared.initial)
+    state = first_state(prepared)
     if (folder / JOURNAL).exists():
         raise StoreError.of(f"run folder {folder}", needs="a folder without a run", got="one that holds a run",
                             hint=f"Go on with it (consilia run --resume {folder}), or name another --out")  # fmt: skip
@@ -102,7 +71,7 @@ def start(
             folder / JOURNAL, run=run, plan_json=agreed, digest=prepared.run_plan.digest, state=to_bytes(state)
         ) as journal:
             simulation.admit()
-            return _train(prepared, simulation, attester, journal, state, folder, on_round)
+            return conduct(prepared, simulation.means(attester), journal, state, folder, on_round)
 
 
 def go_on(folder: Path, on_round: OnRound | None, claim: Callable[[RunPlan], RunPlan] | None = None) -> RunResult:
@@ -150,64 +119,5 @@ def go_on(folder: Path, on_round: OnRound | None, claim: Callable[[RunPlan], Run
                 simulation.consortium.require(agreed.get("coordinator"))
             simulation.compare(journal.heads())
             simulation.admit()
-            return _train(prepared, simulation, attester, journal, from_bytes(journal.state), folder, on_round)
-
-
-def pin(plan: Plan, dim: int) -> None:
-    """Set torch's threads: one for small models, where starting more costs more than they save.
-
-    In the reproducible mode: one thread and deterministic kernels, so that sums come out bit for bit.
-    """
-    if plan.run.reproducible or dim < SMALL:
-        torch.set_num_threads(1)
-    if plan.run.reproducible:
-        torch.use_deterministic_algorithms(True)
-
-
-def _train(
-    prepared: Prepared,
-    simulation: Simulation,
-    attester: Attester | None,
-    journal: Journal,
-    state: TrainingState,
-    folder: Path,
-    on_round: OnRound | None,
-) -> RunResult:
-    plan = prepared.run_plan
-    entropy = entropy_of(plan.plan)
-    gatherer = gatherer_of(
-        plan, simulation.consortium, run=journal.run, transport=simulation.transport, entropy=entropy,
-        records=journal.records(), pipelines=prepared.pipelines, policy=prepared.policy, attester=attester,
-    )  # fmt: skip
-    coordinator = Coordinator(
-        plan, run=journal.run, state=state, pipelines=prepared.pipelines, transport=simulation.transport,
-        journal=journal, entropy=entropy, clock=time.monotonic, gatherer=gatherer,
-    )  # fmt: skip
-    coordinator.train(on_round)
-    model, final = coordinator.evaluate_result()
-    status: Status = "stopped" if state.stopped else "done"
-    if state.skipped == state.round:
-        status, state.stopped = "failed", "no round counted: the model is the one it began with"
-    heads = coordinator.close(status)
-    result = summary(plan, state, final, run=journal.run, status=status, heads=heads)
-    saved = to_file(model, prepared.model.segments)
-    result[DIGEST] = digest_bytes(saved)
-    # Model before journal: a journal that says "done" never lacks its model.
-    _write(folder / MODEL, saved)
-    _write(folder / RESULT, json.dumps(result, indent=2).encode())
-    journal.finish(status, state.stopped, result)
-    return RunResult(result, journal.records(), model, folder)
-
-
-def _write(path: Path, data: bytes) -> None:
-    # Written aside, flushed, then renamed: a kill leaves the old file or the new one, never half.
-    aside = path.with_suffix(path.suffix + ".part")
-    try:
-        with aside.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
-    except OSError as error:
-        raise StoreError.of(f"file {path}", needs="room and permission to be written", got=error.strerror or "an error",
-                            hint="Make room or change the permissions, then resume; every round is safe") from None  # fmt: skip
+            state = from_bytes(journal.state)
+            return conduct(prepared, simulation.means(attester), journal, state, folder, on_round)

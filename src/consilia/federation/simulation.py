@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from consilia.core.canonical import LastDigest
+from consilia.crypto.attestation.attester import Attester
 from consilia.crypto.attestation.policy import Policy
 from consilia.federation.assemble import Assembled, RowShape, assemble, entropy_of, require_rules
 from consilia.federation.attesting import policy_of
 from consilia.federation.consortium import Consortium
+from consilia.federation.means import Means
 from consilia.federation.one_site import keeps_a_store, local_work, site_of, units
 from consilia.learning.cohort.task import fits
 from consilia.plan.schema import Plan
@@ -70,6 +72,7 @@ class Simulation:
     def __init__(self, prepared: Prepared, *, run: str, home: Path) -> None:
         plan, entropy = prepared.run_plan, entropy_of(prepared.run_plan.plan)
         self._population = plan.population
+        self._policy = prepared.policy
         self._stores: list[SiteStore] = []
         self.sites: dict[str, Site] = {}
         self.consortium: Consortium | None = None
@@ -99,6 +102,14 @@ class Simulation:
         if _many_small(prepared):
             trainer = Together(prepared.model, time.process_time)
             self.transport = InCohort(self.sites, trainer, time.monotonic, writers=_WRITERS if self._stores else 1)
+
+    def means(self, attester: Attester | None) -> Means:
+        """Return what this run's coordinator works with."""
+        keys = self.consortium
+        return Means(
+            self.transport, roster=None if keys is None else keys.roster, signing=None if keys is None else keys.signing,
+            policy=self._policy, attester=attester,
+        )  # fmt: skip
 
     def admit(self) -> None:
         """Admit the run to every site's ledger; all were asked before the first one writes.

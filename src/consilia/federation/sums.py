@@ -5,15 +5,13 @@ from collections.abc import Mapping, Sequence
 
 from consilia.core.canonical import Json
 from consilia.core.errors import PlanError
-from consilia.crypto.attestation.attester import Attester
 from consilia.crypto.attestation.policy import Policy
-from consilia.federation.consortium import Consortium
+from consilia.federation.means import Means
 from consilia.plan.ciphers import paillier_lanes, rlwe_parameters
 from consilia.plan.run_plan import RunPlan, SiteHalf
 from consilia.rounds.entropy import Entropy
 from consilia.rounds.gather import Gatherer
 from consilia.rounds.pipelines import Pipeline
-from consilia.rounds.ports import Transport
 from consilia.rounds.secure.attested import AttestedSums
 from consilia.rounds.secure.attested_site import AttestedSite
 from consilia.rounds.secure.cipher import CipherSums
@@ -83,39 +81,36 @@ def site_sum(
 
 
 def gatherer_of(
-    plan: RunPlan, consortium: Consortium | None, *, run: str, transport: Transport, entropy: Entropy,
-    records: Sequence[Mapping[str, Json]], pipelines: Sequence[Pipeline], policy: Policy | None, attester: Attester | None,
+    plan: RunPlan, means: Means, *, run: str, entropy: Entropy, records: Sequence[Mapping[str, Json]],
+    pipelines: Sequence[Pipeline],
 ) -> Gatherer | None:  # fmt: skip
     """Return the coordinator's half of the plan's secure sum; None where updates come in the clear.
 
     Args:
         plan: The checked plan.
-        consortium: The keys, where there is a secure sum.
+        means: The transport, and the keys where there is a secure sum.
         run: Id of the run.
-        transport: Moves bytes to and from sites.
         entropy: Source of secret randomness.
         records: The rounds so far: the transcript goes on from them.
         pipelines: Each phase's pipeline.
-        policy: What sites hold attested code to; None for other sums.
-        attester: The hardware that vouches for this process, then.
     """
     secure = plan.secure
-    if secure is None or consortium is None:
+    if secure is None or means.roster is None or means.signing is None:
         return None
     if secure.mode == "masks":
         entries = [Entry.from_json(record["transcript"]) for record in records if record.get("transcript") is not None]
         return MaskedSums(
-            plan, secure, run=run, transport=transport, roster=consortium.roster, signing=consortium.signing,
+            plan, secure, run=run, transport=means.transport, roster=means.roster, signing=means.signing,
             entropy=entropy, entries=entries,
         )  # fmt: skip
-    context = run_context(run, plan.digest, consortium.roster)
+    context = run_context(run, plan.digest, means.roster)
     names = tuple(sorted(terms.name for terms in plan.sites))
     scheme: CoordinatorScheme
     match secure.mode:
-        case "attested" if policy is not None and attester is not None:
+        case "attested" if means.policy is not None and means.attester is not None:
             return AttestedSums(
-                plan, secure, run=run, pipelines=pipelines, transport=transport, run_context=context,
-                roster=consortium.roster, attester=attester, max_age=policy.max_age, now=_now,
+                plan, secure, run=run, pipelines=pipelines, transport=means.transport, run_context=context,
+                roster=means.roster, attester=means.attester, max_age=means.policy.max_age, now=_now,
             )  # fmt: skip
         case "paillier":
             lanes = paillier_lanes(secure, plan.plan.secure_sum.key_bits, len(plan.sites))
@@ -125,7 +120,7 @@ def gatherer_of(
         case _:
             raise _no_way(secure.mode)
     return CipherSums(
-        plan, secure, run=run, transport=transport, run_context=context, scheme=scheme, entropy=entropy,
+        plan, secure, run=run, transport=means.transport, run_context=context, scheme=scheme, entropy=entropy,
     )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from consilia.core.randomness import SecretRng
 from consilia.dp.ledger import Allotment
 from consilia.dp.search import Search
 from consilia.federation import session
-from consilia.federation.session import RunResult
+from consilia.federation.conduct import RunResult
 from consilia.federation.simulation import Prepared, prepare
 from consilia.plan.schema import Plan
 from consilia.rounds.coordinator import OnRound

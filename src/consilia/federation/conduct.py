@@ -1,0 +1,125 @@
+"""The rounds of a run, from where its journal stands to its end, and what is written down then."""
+
+import json
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from consilia.core.canonical import digest_bytes
+from consilia.core.errors import StoreError
+from consilia.core.update import Vector
+from consilia.federation.assemble import Assembled, entropy_of
+from consilia.federation.means import Means
+from consilia.federation.sums import gatherer_of
+from consilia.plan.schema import Plan
+from consilia.rounds.coordinator import Coordinator, OnRound, server_optimizer
+from consilia.rounds.result import summary
+from consilia.rounds.state import TrainingState
+from consilia.rounds.weights import DIGEST, MODEL, to_file
+from consilia.store.journal import Journal, Status
+
+RESULT = "result.json"
+SMALL = 100_000  # parameters
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A finished run.
+
+    Attributes:
+        summary: The JSON document that `consilia run --json` prints.
+        records: One mapping a round.
+        model: The resulting vector, shape (d,).
+        folder: Where journal, model and result lie.
+    """
+
+    summary: dict[str, Any]
+    records: list[dict[str, Any]]
+    model: Vector
+    folder: Path
+
+
+def first_state(assembled: Assembled) -> TrainingState:
+    """Return the state that a run begins with."""
+    plan = assembled.run_plan
+    optimizer = server_optimizer(plan.phases[0].plan)
+    state = TrainingState(assembled.initial, moments=optimizer.init(assembled.initial.size))
+    if plan.plan.training.scaffold:
+        state.control = np.zeros_like(assembled.initial)
+    return state
+
+
+def pin(plan: Plan, dim: int) -> None:
+    """Set torch's threads: one for small models, where starting more costs more than they save.
+
+    In the reproducible mode: one thread and deterministic kernels, so that sums come out bit for bit.
+    """
+    if plan.run.reproducible or dim < SMALL:
+        torch.set_num_threads(1)
+    if plan.run.reproducible:
+        torch.use_deterministic_algorithms(True)
+
+
+def conduct(
+    assembled: Assembled, means: Means, journal: Journal, state: TrainingState, folder: Path, on_round: OnRound | None
+) -> RunResult:
+    """Run what is left of the rounds, score the result, end the run at every site, and write its folder.
+
+    Args:
+        assembled: The checked plan and its model.
+        means: What to work with.
+        journal: Where the run stands; in a terminal state afterwards.
+        state: The state of its last round; a reason put into its `stopped` meanwhile ends the run after a round.
+        folder: Takes the model and the result.
+        on_round: Called with each round's record once it is durable.
+
+    Raises:
+        ProtocolError: If rounds in a row failed to count.
+        StoreError: If something cannot be written; every committed round is safe.
+    """
+    plan = assembled.run_plan
+    entropy = entropy_of(plan.plan)
+    gatherer = gatherer_of(
+        plan, means, run=journal.run, entropy=entropy, records=journal.records(), pipelines=assembled.pipelines
+    )
+    coordinator = Coordinator(
+        plan, run=journal.run, state=state, pipelines=assembled.pipelines, transport=means.transport,
+        journal=journal, entropy=entropy, clock=time.monotonic, gatherer=gatherer,
+    )  # fmt: skip
+    coordinator.train(on_round)
+    model, final = coordinator.evaluate_result()
+    status: Status = "stopped" if state.stopped else "done"
+    if state.skipped == state.round:
+        status, state.stopped = "failed", "no round counted: the model is the one it began with"
+    heads = coordinator.close(status)
+    result = summary(plan, state, final, run=journal.run, status=status, heads=heads)
+    saved = to_file(model, assembled.model.segments)
+    result[DIGEST] = digest_bytes(saved)
+    # Model before journal: a journal that says "done" never lacks its model.
+    write_whole(folder / MODEL, saved)
+    write_whole(folder / RESULT, json.dumps(result, indent=2).encode())
+    journal.finish(status, state.stopped, result)
+    return RunResult(result, journal.records(), model, folder)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file that is the old one or the new one, never half, whenever the process is killed.
+
+    Raises:
+        StoreError: If it cannot be written.
+    """
+    aside = path.with_suffix(path.suffix + ".part")
+    try:
+        with aside.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    except OSError as error:
+        raise StoreError.of(f"file {path}", needs="room and permission to be written", got=error.strerror or "an error",
+                            hint="Make room or change the permissions, then resume; every round is safe") from None  # fmt: skip
