@@ -1,5 +1,8 @@
 """Two kinds of randomness, and that draws follow the laws they claim."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -82,3 +85,27 @@ def test_normals_of_many_streams_are_each_streams_own(size: int) -> None:
     for _ in range(2):  # the second draw tells whether the streams have moved alike
         np.testing.assert_allclose(normals(one, size), np.array([rng.normal(size) for rng in other]), rtol=1e-13)
     assert normals([], 3).shape == (0, 3)
+
+
+@pytest.mark.parametrize("drawn", [0, 1, 15, 16, 17, 8 * 32_769])
+def test_a_stream_goes_on_where_it_stood_in_another_process(drawn: int) -> None:
+    here, whole = SecretRng(bytes(range(32))), SecretRng(bytes(range(32)))
+    before = here.token(drawn)
+    there = SecretRng.resumed(here.state())
+    assert before + there.token(40) == whole.token(drawn + 40)
+    assert np.array_equal(there.normal(7), whole.normal(7))
+    assert there.derive("a").token(8) == whole.derive("a").token(8)
+    here.move_to(there.state().position)
+    assert here.token(33) == whole.token(33)
+
+
+def test_a_stream_never_goes_back_and_never_travels_unasked() -> None:
+    rng = SecretRng(bytes(range(32)))
+    rng.uniform(10)
+    with pytest.raises(ValueError, match="only moves forward"):
+        rng.move_to(79)
+    with pytest.raises(TypeError):
+        copy.deepcopy(rng)
+    with pytest.raises(TypeError):
+        pickle.dumps(rng)
+    assert "key" not in repr(rng.state())

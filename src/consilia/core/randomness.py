@@ -6,12 +6,13 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
+_BLOCK = 16  # bytes that AES gives at a time
 _PAIRS = 1 << 14  # pairs of normals at a time: what is in between stays in the processor's cache
 
 
@@ -48,6 +49,21 @@ class SharedSeed:
         return int.from_bytes(self.key[:8], "big") >> 1
 
 
+@dataclass(frozen=True)
+class SecretState:
+    """A secret stream as plain values, for another process of the same trust domain: whoever holds it draws the same bytes.
+
+    Attributes:
+        key: 32 bytes; `repr` leaves it out.
+        position: Bytes that were drawn.
+        reproducible: Whether the key follows from a public seed.
+    """
+
+    key: bytes = field(repr=False)
+    position: int
+    reproducible: bool
+
+
 class SecretRng:
     """A stream of AES-256-CTR bytes under a secret key, with uniform and normal draws.
 
@@ -69,7 +85,8 @@ class SecretRng:
                 f"SecretRng needs a key of 32 bytes; got {len(key)}. Draw it with secrets.token_bytes(32)."
             )
         self._key = key
-        self._stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+        self._position = 0
+        self._stream = Cipher(algorithms.AES(key), modes.CTR(bytes(_BLOCK))).encryptor()
         self.reproducible = reproducible
 
     @classmethod
@@ -77,12 +94,40 @@ class SecretRng:
         """Return a stream anyone can recompute: for tests and the reproducible mode, which claims no epsilon."""
         return cls(seed.key, reproducible=True)
 
+    @classmethod
+    def resumed(cls, state: SecretState) -> "SecretRng":
+        """Return the stream as it stood when `state` was taken."""
+        stream = cls(state.key, reproducible=state.reproducible)
+        stream.move_to(state.position)
+        return stream
+
+    def state(self) -> SecretState:
+        """Return what the stream can be resumed from elsewhere. Bytes drawn there must not be drawn here: `move_to`."""
+        return SecretState(self._key, self._position, self.reproducible)
+
+    def move_to(self, position: int) -> None:
+        """Go on behind the bytes that were drawn elsewhere.
+
+        Args:
+            position: Bytes drawn from the stream's beginning.
+
+        Raises:
+            ValueError: If the stream is further already: noise would be drawn from the same bytes twice.
+        """
+        if position < self._position:
+            raise ValueError(f"A secret stream only moves forward: it stands at {self._position}; got {position}.")
+        blocks, rest = divmod(position, _BLOCK)
+        self._stream = Cipher(algorithms.AES(self._key), modes.CTR(blocks.to_bytes(_BLOCK, "big"))).encryptor()
+        self._stream.update(bytes(rest))
+        self._position = position
+
     def derive(self, *labels: str | int) -> "SecretRng":
         """Return an independent child stream for these labels."""
         return SecretRng(_derive(self._key, ("child", *labels)), reproducible=self.reproducible)
 
     def token(self, size: int) -> bytes:
         """Return `size` secret bytes."""
+        self._position += size
         return self._stream.update(bytes(size))
 
     def uniform(self, size: int) -> NDArray[np.float64]:

@@ -87,15 +87,7 @@ def assemble(plan: Plan, shape: RowShape, counts: Mapping[str, int], initial: Pa
         PlanError: With every problem of the plan.
     """
     require_rules(plan)
-    config = plan.model
-    module: nn.Module
-    if plan.training.algorithm == "stacking":
-        module = StackModule(stack_shape(plan, math.prod(shape.input_shape)), plan.stack.row_bound)
-    else:
-        module = build_model(
-            config.name, input_shape=shape.input_shape, classes=shape.classes, hidden=tuple(config.hidden),
-            activation=config.activation, seed=SharedSeed.of(plan.run.seed).derive("model").integer(),
-        )  # fmt: skip
+    config, module = plan.model, module_of(plan, shape)
     unfit = [
         *problems(module, unit=plan.privacy.unit, input_shape=shape.input_shape),
         *_unfit_rows(plan, shape.input_shape),
@@ -117,6 +109,21 @@ def assemble(plan: Plan, shape: RowShape, counts: Mapping[str, int], initial: Pa
         plan, counts=counts, input_shape=shape.input_shape, classes=shape.classes, segments=model.segments, initial=digest,
     )  # fmt: skip
     return Assembled(run_plan, model, model.get())
+
+
+def module_of(plan: Plan, shape: RowShape) -> nn.Module:
+    """Build a plan's model from installed code; its first weights follow from the public seed.
+
+    Raises:
+        PlanError: If it cannot be built for these rows.
+    """
+    if plan.training.algorithm == "stacking":
+        return StackModule(stack_shape(plan, math.prod(shape.input_shape)), plan.stack.row_bound)
+    config = plan.model
+    return build_model(
+        config.name, input_shape=shape.input_shape, classes=shape.classes, hidden=tuple(config.hidden),
+        activation=config.activation, seed=SharedSeed.of(plan.run.seed).derive("model").integer(),
+    )  # fmt: skip
 
 
 def entropy_of(plan: Plan) -> Entropy:

@@ -14,6 +14,7 @@ from consilia.data.table import Table
 from consilia.dp.event import AnyEvent
 from consilia.federation.assemble import Assembled
 from consilia.federation.sums import own_share, site_sum
+from consilia.learning.flat import FlatModel
 from consilia.learning.stacking.work import StackWork
 from consilia.learning.work import LocalWork
 from consilia.plan.phases import Phase
@@ -63,7 +64,6 @@ def site_of(
     """
     plan = assembled.run_plan
     half, terms = plan.site(name), plan.site(name).terms
-    seed, scaffold = SharedSeed.of(plan.plan.run.seed), plan.plan.training.scaffold
     heaviest = max(known.weight for known in plan.sites)
     held = units(plan.plan, rows.train)
     if held > terms.count:
@@ -76,10 +76,7 @@ def site_of(
             step.protection.unit, local_work(half, phase), step.chain, own=weighted, units=held, heaviest=heaviest,
         )  # fmt: skip
         require_covered(half, phase, runs)
-    learner: Learner = StackLearner(assembled.model, rows.train, rows.test, stack) if stack else TorchLearner(
-        assembled.model, rows.train, rows.test, work_of(half, len(plan.schedule)),
-        seed=seed.derive("site", name), scaffold=scaffold, by_patient=plan.plan.privacy.unit == "patient",
-    )  # fmt: skip
+    learner = learner_of(assembled.model, half, rows, len(plan.schedule))
     share = own_share(half, held) / heaviest
     sums = None
     if party is not None and store is not None:
@@ -90,6 +87,24 @@ def site_of(
         half, run=run, learner=learner, pipelines=steps, payload_dim=assembled.payload_dim, store=store,
         entropy=entropy, fingerprint=rows.train.fingerprint() if store else "", digest=digest, share=share, sums=sums,
         own=own if sums is not None else None,
+    )  # fmt: skip
+
+
+def learner_of(model: FlatModel, half: SiteHalf, rows: SiteRows, rounds: int) -> Learner:
+    """Return what trains on a site's rows.
+
+    Args:
+        model: The plan's; its values are overwritten whenever a site trains.
+        half: The site's half of the plan.
+        rows: Its rows.
+        rounds: Length of the run.
+    """
+    plan, stack = half.plan, stack_of(half, rows.train)
+    if stack is not None:
+        return StackLearner(model, rows.train, rows.test, stack)
+    return TorchLearner(
+        model, rows.train, rows.test, work_of(half, rounds), scaffold=plan.training.scaffold,
+        seed=SharedSeed.of(plan.run.seed).derive("site", half.terms.name), by_patient=plan.privacy.unit == "patient",
     )  # fmt: skip
 
 
