@@ -1,6 +1,7 @@
 """A round may wait for some sites alone: what others were sent stays."""
 
 from collections.abc import Sequence
+from itertools import islice
 
 import pytest
 
@@ -42,3 +43,13 @@ def test_what_others_were_sent_stays(transport: Transport) -> None:
     transport.send("b", b"again")
     assert list(transport.events(1.0)) == [Arrival("a", b"re a"), Arrival("c", b"re c"), Arrival("b", b"re again")]
     assert list(transport.events(1.0)) == []
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS, ids=["in process", "in cohort"])
+def test_who_stops_early_loses_nothing(transport: Transport) -> None:
+    for site in "abcab":
+        transport.send(site, site.encode())
+    assert list(islice(transport.events(1.0), 3)) == [Arrival(site, b"re " + site.encode()) for site in "abc"]
+    transport.send("c", b"new")
+    assert list(transport.events(1.0, of={"b"})) == [Arrival("b", b"re b")]
+    assert list(transport.events(1.0)) == [Arrival("a", b"re a"), Arrival("c", b"re new")]

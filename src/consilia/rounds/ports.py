@@ -35,7 +35,8 @@ class Transport(Protocol):
         Args:
             timeout: Seconds.
             of: The sites that are waited for; None: all that were sent to. What others were sent stays with the transport,
-                and their answers may be yielded too; what these did not answer in time is never yielded later.
+                and their answers may be yielded too; what these did not answer in time is never yielded later. Who stops
+                early goes on later: what was not answered by then stays with the transport, too.
         """
         ...
 

@@ -68,18 +68,21 @@ class InCohort:
         end = self._clock() + timeout
         asked = deque(item for item in self._waiting if of is None or item[0] in of)
         self._waiting = deque(item for item in self._waiting if of is not None and item[0] not in of)
-        while asked:
-            turn = self._turn(asked)
-            known = {site: frame for site, frame in turn.items() if site in self._sites}
-            answers = {} if self._clock() > end else self._answers(known)
-            late = self._clock() > end
-            for site in turn:
-                if site not in self._sites:
-                    yield Gone(site, "not connected")
-                elif late:
-                    yield Gone(site, "no answer before the deadline")
-                else:
-                    yield Arrival(site, answers[site])
+        try:
+            while asked:
+                turn = self._turn(asked)
+                known = {site: frame for site, frame in turn.items() if site in self._sites}
+                answers = {} if self._clock() > end else self._answers(known)
+                late = self._clock() > end
+                for site in turn:
+                    if site not in self._sites:
+                        yield Gone(site, "not connected")
+                    elif late:
+                        yield Gone(site, "no answer before the deadline")
+                    else:
+                        yield Arrival(site, answers[site])
+        finally:
+            self._waiting.extendleft(reversed(asked))
 
     def _turn(self, asked: deque[tuple[str, bytes]]) -> dict[str, bytes]:
         """Return the next frames, one for a site: a second one must find the first answered."""

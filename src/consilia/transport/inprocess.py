@@ -27,10 +27,8 @@ class InProcess:
     def events(self, timeout: float, of: Collection[str] | None = None) -> Iterator[Arrival | Gone]:
         """Let each site answer in turn; a site whose turn comes or ends after the deadline is gone for this round."""
         end = self._clock() + timeout
-        turns = deque(item for item in self._waiting if of is None or item[0] in of)
-        self._waiting = deque(item for item in self._waiting if of is not None and item[0] not in of)
-        while turns:
-            site, frame = turns.popleft()
+        while (turn := self._next(of)) is not None:
+            site, frame = turn
             if site not in self._sites:
                 yield Gone(site, "not connected")
                 continue
@@ -40,3 +38,10 @@ class InProcess:
             answer = self._sites[site](frame)
             late = self._clock() > end
             yield Gone(site, "no answer before the deadline") if late else Arrival(site, answer)
+
+    def _next(self, of: Collection[str] | None) -> tuple[str, bytes] | None:
+        for place, (site, frame) in enumerate(self._waiting):
+            if of is None or site in of:
+                del self._waiting[place]
+                return site, frame
+        return None
