@@ -6,6 +6,7 @@ Nothing here ever unpickles; a header is plain JSON, a payload is numbers.
 """
 
 import json
+import math
 import struct
 
 import numpy as np
@@ -18,6 +19,8 @@ MAGIC = b"CNSL"
 VERSION = 1
 MAX_FRAME = 1 << 31
 MAX_HEADER = 1 << 20
+MAX_TEXT = 256  # characters of a name, a kind or a digest
+MAX_COUNT = 1 << 53  # what every JSON reader holds exactly
 _PREFIX = struct.Struct(">4sBBI")
 _RELEASE, _MESSAGE = 1, 2
 _ALIGNMENT = 16  # a payload in its place can be read as numbers without a copy
@@ -71,7 +74,7 @@ def decode(frame: Bytes, *, who: str) -> Release | ProtocolMessage:
     if version != VERSION:
         raise _malformed(who, f"wire version {version}")
     try:
-        header = json.loads(bytes(frame[_PREFIX.size : _PREFIX.size + size]), parse_constant=_refuse)
+        header = _header(bytes(frame[_PREFIX.size : _PREFIX.size + size]))
         payload = memoryview(frame)[_PREFIX.size + size :]
         if kind == _RELEASE:
             return Release(payload, _text(header["site"]), _count(header["round"]), _text(header["plan"]),
@@ -93,18 +96,31 @@ def _malformed(who: str, got: str) -> ProtocolError:
     )
 
 
+def _header(raw: bytes) -> dict[str, Json]:
+    # "1e999" is JSON and infinite; a lone surrogate is JSON and no text: neither can be written down again.
+    header = json.loads(raw, parse_constant=_refuse, parse_float=_finite)
+    if b"\\u" in raw:
+        canonical_bytes(header)
+    return _mapping(header)
+
+
 def _refuse(constant: str) -> float:
     raise ValueError(f"{constant} is no JSON number")
 
 
+def _finite(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _refuse(text)
+
+
 def _text(value: object) -> str:
-    if not isinstance(value, str):
+    if not isinstance(value, str) or len(value) > MAX_TEXT:
         raise TypeError
     return value
 
 
 def _count(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_COUNT:
         raise TypeError
     return value
 

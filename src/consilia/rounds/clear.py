@@ -1,6 +1,5 @@
 """Updates gathered in the clear: each answer is admitted by itself, then added."""
 
-import math
 from collections.abc import Mapping, Sequence
 
 from consilia.aggregate.admission import Gate
@@ -9,6 +8,7 @@ from consilia.core.canonical import Json, digest_bytes
 from consilia.core.errors import ProtocolError
 from consilia.core.update import Bytes
 from consilia.plan.run_plan import RunPlan
+from consilia.rounds import claims
 from consilia.rounds.exchange import ask
 from consilia.rounds.gather import Gathered, Metrics, Scored, quorum, too_few
 from consilia.rounds.pipelines import Pipeline
@@ -77,6 +77,4 @@ def _nothing(payload: Bytes, who: str) -> None:
 
 
 def _mean_loss(metrics: Metrics, names: Sequence[str], weights: Mapping[str, float]) -> float | None:
-    losses = [(weights[site], metrics[site].get("loss")) for site in names]
-    known = [(w, float(v)) for w, v in losses if isinstance(v, int | float) and math.isfinite(v)]
-    return sum(w * v for w, v in known) / sum(w for w, _ in known) if known else None
+    return claims.mean([(weights[site], claims.number(metrics[site].get("loss"))) for site in names])

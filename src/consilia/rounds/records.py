@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 
 from consilia.core.canonical import Json
+from consilia.rounds import claims
 
 HIDDEN = "hidden"
 
@@ -68,12 +69,6 @@ class Summary:
     worst: tuple[str | None, float | None]
 
 
-def _number(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value):
-        return None
-    return float(value)
-
-
 def summarise(scores: Mapping[str, Mapping[str, object]]) -> Summary:
     """Return accuracy over all rows, its mean and variance over sites, and the worst site.
 
@@ -81,9 +76,9 @@ def summarise(scores: Mapping[str, Mapping[str, object]]) -> Summary:
     """
     rows: list[tuple[str, float, float, float | None]] = []
     for site in sorted(scores):
-        n, accuracy = _number(scores[site].get("n")), _number(scores[site].get("accuracy"))
-        if n and n > 0 and accuracy is not None and 0 <= accuracy <= 1:
-            rows.append((site, n, accuracy, _number(scores[site].get("loss"))))
+        n, accuracy = claims.rows(scores[site].get("n")), claims.number(scores[site].get("accuracy"))
+        if n is not None and accuracy is not None and 0 <= accuracy <= 1:
+            rows.append((site, n, accuracy, claims.number(scores[site].get("loss"))))
     if not rows:
         return Summary(None, None, None, None, (None, None))
     total = sum(n for _, n, _, _ in rows)
@@ -104,7 +99,9 @@ def per_site(scores: Mapping[str, Mapping[str, object]], sites: list[str]) -> di
     table: dict[str, Json] = {}
     for site in sites:
         score = scores.get(site)
-        table[site] = HIDDEN if score is None else {key: _number(score.get(key)) for key in ("n", "accuracy", "loss")}
+        table[site] = (
+            HIDDEN if score is None else {key: claims.number(score.get(key)) for key in ("n", "accuracy", "loss")}
+        )
         if isinstance(entry := table[site], dict) and entry["n"] is not None:
             entry["n"] = int(entry["n"])
     return table
