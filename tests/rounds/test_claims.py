@@ -30,5 +30,5 @@ def test_a_mean_over_what_is_known() -> None:
     assert claims.mean([(1.0, 3.0), (3.0, 7.0), (9.0, None)]) == 6.0
     assert claims.mean([(1.0, None)]) is None
     assert claims.mean([]) is None
-    largest = [(1e9, claims.LARGEST)] * 1000
+    largest: list[tuple[float, float | None]] = [(1e9, claims.LARGEST)] * 1000
     assert claims.mean(largest) == pytest.approx(claims.LARGEST)
