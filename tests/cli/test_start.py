@@ -45,7 +45,20 @@ def test_help_names_every_command_and_the_exit_codes() -> None:
         [sys.executable, "-c", ASK.format(arguments=["--help"])],
         capture_output=True, text=True, timeout=60, check=True, env={"COLUMNS": "80", "PATH": ""},
     )  # fmt: skip
-    names = "run", "check", "tune", "study", "init", "schema", "account", "calibrate", "ledger", "report", "export"
+    names = (
+        "run",
+        "check",
+        "tune",
+        "study",
+        "init",
+        "schema",
+        "account",
+        "calibrate",
+        "ledger",
+        "roster",
+        "report",
+        "export",
+    )
     for command in names:
         assert f" {command} " in done.stdout
     assert "130 interrupted" in done.stdout

@@ -16,6 +16,7 @@ from consilia.cli import (
     ledger,
     output,
     report,
+    roster,
     run,
     schema,
     study,
@@ -60,6 +61,7 @@ app.command("schema")(schema.schema)
 app.command("account")(account.account)
 app.command("calibrate")(calibrate.calibrate)
 app.add_typer(ledger.app, name="ledger")
+app.add_typer(roster.app, name="roster")
 app.command("report")(report.report)
 app.command("export")(export.export)
 

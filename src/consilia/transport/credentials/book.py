@@ -51,6 +51,11 @@ class Entry:
         return dns(self.name)
 
     @property
+    def tls(self) -> object:
+        """The public key of its certificate."""
+        return self.certificate.public_key()
+
+    @property
     def until(self) -> datetime:
         """When its certificate ends."""
         return self.certificate.not_valid_after_utc

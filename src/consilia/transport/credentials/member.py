@@ -63,6 +63,17 @@ def _renewal(name: str) -> str:
     return f"{name}.renewal.json"
 
 
+def first_request(folder: Path) -> Asked:
+    """Return the request that `join` wrote.
+
+    Raises:
+        StoreError: If the folder is no member's, or the file was damaged.
+    """
+    identity, _ = keyfiles.read_identity(folder / IDENTITY)
+    path = folder / _request(identity.name)
+    return Asked(Request.read(path), path)
+
+
 def renew(folder: Path, name: str) -> Asked:
     """Make a fresh TLS key and the request to certify it; the old pair goes on working until the new roster is there.
 

@@ -72,20 +72,30 @@ class Office:
                                 hint="Restore it from a copy")  # fmt: skip
         return cls(folder, key, certificates.Authority(own, book.ca), book)
 
+    def check(self, requests: Sequence[Request]) -> None:
+        """Check that these requests can be signed together.
+
+        Raises:
+            StoreError: With every reason why not.
+        """
+        problems = [problem for request in requests for problem in self._faults(request)]
+        if not problems:
+            problems = self._together(requests)
+        if problems:
+            raise StoreError(problems)
+
     def sign(self, requests: Sequence[Request], now: datetime) -> "Office":
         """Take members on, or renew their certificates, in one new version of the roster; what was signed before stays.
 
         Raises:
-            StoreError: With every reason why a request cannot be signed; then none is.
+            StoreError: With every reason why a request cannot be signed; then none is. Or if the roster cannot be written.
         """
-        problems = [problem for request in requests for problem in self._faults(request)]
+        self.check(requests)
         fresh = [request for request in requests if not self.has(request)]
+        if not fresh:
+            return self
         members = {**self.book.by_name, **{request.name: self._entry(request, now) for request in fresh}}
-        if not problems:
-            problems = self._together(requests, list(members.values()))
-        if problems:
-            raise StoreError(problems)
-        return self._publish(list(members.values()), list(self.book.revoked), now) if fresh else self
+        return self.publish(self._next(list(members.values()), list(self.book.revoked), now))
 
     def has(self, request: Request) -> bool:
         """Return True if the roster holds the certificate that this request asked for."""
@@ -96,8 +106,8 @@ class Office:
             and certificates.same_key(request.tls, entry.certificate.public_key())
         )
 
-    def revoke(self, name: str, reason: str, now: datetime) -> "Office":
-        """Throw a member out: no key or certificate of its counts from the next version of the roster on.
+    def revoked(self, name: str, reason: str, now: datetime) -> Book:
+        """Return the next version of the roster, in which no key or certificate of a member counts any more; `publish` it.
 
         Raises:
             PlanError: If the reason is empty or too long for a line, or there is no such member.
@@ -119,11 +129,18 @@ class Office:
             entry.name, entry.role, entry.verifying, entry.sealing, standing.serial_of(entry.certificate), now, reason
         )
         rest = [member for member in self.book.members if member.name != name]
-        return self._publish(rest, [*self.book.revoked, gone], now)
+        return self._next(rest, [*self.book.revoked, gone], now)
 
-    def _publish(self, members: list[Entry], revoked: list[Revoked], now: datetime) -> "Office":
-        book = Book.signed(self.key, consortium=self.book.consortium, version=self.book.version + 1, issued=now,
+    def _next(self, members: list[Entry], revoked: list[Revoked], now: datetime) -> Book:
+        return Book.signed(self.key, consortium=self.book.consortium, version=self.book.version + 1, issued=now,
                            authority=self.book.authority, members=members, revoked=revoked)  # fmt: skip
+
+    def publish(self, book: Book) -> "Office":
+        """Put the next version of the roster in the old one's place.
+
+        Raises:
+            StoreError: If it cannot be written.
+        """
         raw = book.to_bytes()
         book = Book.read(raw, self.key.public)  # nobody gets a roster that no member would take
         files.replace(self.folder / books.FILE, raw)
@@ -153,28 +170,29 @@ class Office:
                             f"At the member: consilia roster renew {entry.name}; an old one may come from a thief")]  # fmt: skip
         return []
 
-    def _together(self, requests: Sequence[Request], members: Sequence[Entry]) -> list[Problem]:
+    def _together(self, requests: Sequence[Request]) -> list[Problem]:
         """Return why these requests cannot be signed beside each other and the present members."""
         problems = []
+        after: dict[str, Entry | Request] = {**self.book.by_name, **{request.name: request for request in requests}}
         if len({request.name for request in requests}) < len(requests):
             problems.append(
                 Problem("consilia roster sign", "one request a member", "several of one name", "Name each once")
             )
         for request in requests:
             who = f"the request of {request.role} {request.name}"
-            others = [one for one in members if one.name != request.name]
-            if any(one.dns == names.dns(request.name) for one in others):
+            others = [one for one in after.values() if one.name != request.name]
+            if any(one.dns == request.dns for one in others):
                 problems.append(Problem(who, "a name that differs in more than case and punctuation from all others",
                                         "one that reads like another member's", "Have it choose another name"))  # fmt: skip
             if any({one.verifying, one.sealing} & {request.verifying, request.sealing} for one in others):
                 problems.append(Problem(who, "keys of its own", "another member's", "Have it make fresh ones"))
-            if any(certificates.same_key(request.tls, one.certificate.public_key()) for one in others):
+            if any(request.tls == one.tls for one in others):
                 problems.append(Problem(who, "a TLS key of its own", "another member's", "Have it make a fresh one"))
             if request.role == "coordinator" and any(one.role == "coordinator" for one in others):
                 problems.append(Problem(who, "to be the only coordinator", "a second one",
                                         "Revoke the other first: consilia roster revoke"))  # fmt: skip
-        if len(members) > MOST_MEMBERS:
-            problems.append(Problem("the roster", f"at most {MOST_MEMBERS} members", f"{len(members)}", "Revoke some"))
+        if len(after) > MOST_MEMBERS:
+            problems.append(Problem("the roster", f"at most {MOST_MEMBERS} members", f"{len(after)}", "Revoke some"))
         return problems
 
 

@@ -17,7 +17,7 @@ from consilia.crypto.signing import SIGNATURE_SIZE, verify
 from consilia.secagg.roster import Identity
 from consilia.transport.credentials import files
 from consilia.transport.credentials.certificates import UNREADABLE, on_p256
-from consilia.transport.credentials.names import ROLES, Role, name
+from consilia.transport.credentials.names import ROLES, Role, dns, name
 from consilia.transport.credentials.reading import Reader, encode, encoded, hexadecimal, one_of, text
 
 MOST_BYTES = 1 << 14
@@ -109,6 +109,11 @@ class Request:
         if self._csr_key is None:
             raise TypeError("a request that was read or made has a key")
         return self._csr_key
+
+    @property
+    def dns(self) -> str:
+        """The DNS name that its certificate will carry."""
+        return dns(self.name)
 
     @property
     def fingerprint(self) -> str:
