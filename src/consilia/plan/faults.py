@@ -3,8 +3,10 @@
 import difflib
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from consilia.core.errors import Problem
@@ -31,12 +33,34 @@ _BOUNDS = {
 }
 
 
+@dataclass(frozen=True)
+class Form:
+    """A kind of file that people write: what messages call it, and its sections.
+
+    Attributes:
+        noun: What one is called, as in "plan".
+        several: And more of them.
+        models: section -> its schema.
+    """
+
+    noun: str
+    several: str
+    models: Mapping[str, type[BaseModel]]
+
+    def sections(self) -> dict[str, dict[str, str]]:
+        """Return section -> key -> what it means, as the schema says."""
+        return {
+            section: {key: info.description or "" for key, info in model.model_fields.items()}
+            for section, model in self.models.items()
+        }
+
+
+PLAN = Form("plan", "plans", section_models())
+
+
 def sections() -> dict[str, dict[str, str]]:
-    """Return section -> key -> what it means, as the schema says."""
-    return {
-        section: {key: info.description or "" for key, info in model.model_fields.items()}
-        for section, model in section_models().items()
-    }
+    """Return a plan's section -> key -> what it means."""
+    return PLAN.sections()
 
 
 def location(error: ErrorDetails) -> tuple[str, ...]:
@@ -62,12 +86,12 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return written[found[0]] if found else None
 
 
-def problems_of(errors: Iterable[ErrorDetails]) -> list[Problem]:
+def problems_of(errors: Iterable[ErrorDetails], form: Form = PLAN) -> list[Problem]:
     """Turn all of pydantic's errors into problems, one for each faulty key."""
     found: dict[tuple[str, ...], Problem] = {}
     for error in _one_branch(list(errors)):
         keys = location(error)
-        found.setdefault(keys, _problem(keys, error))
+        found.setdefault(keys, _problem(keys, error, form))
     return list(found.values())
 
 
@@ -92,15 +116,17 @@ def _one_branch(errors: list[ErrorDetails]) -> list[ErrorDetails]:
     ]
 
 
-def _problem(keys: tuple[str, ...], error: ErrorDetails) -> Problem:
+def _problem(keys: tuple[str, ...], error: ErrorDetails, form: Form) -> Problem:
     kind, value = error["type"], error["input"]
     if not keys:  # the whole text could not be taken over: nested too deeply, or characters that are none
         reason = str(error.get("ctx", {}).get("error", error["msg"]))
-        return Problem("plan", "plain values", reason, "Write numbers, texts, lists and tables as the template shows")
+        return Problem(
+            form.noun, "plain values", reason, "Write numbers, texts, lists and tables as the template shows"
+        )
     if kind == "extra_forbidden":
-        return _unknown(keys, value)
+        return _unknown(keys, value, form)
     if kind == "missing":
-        return _missing(keys)
+        return _missing(keys, form)
     if keys == ("phases",) and kind == "too_long":
         most, got = error["ctx"]["max_length"], error["ctx"]["actual_length"]
         return Problem(
@@ -108,7 +134,7 @@ def _problem(keys: tuple[str, ...], error: ErrorDetails) -> Problem:
         )
     name = _written(keys)
     noun = "section" if len(_place(keys)) == 1 else "key"
-    meaning = sections().get(keys[0], {}).get(_place(keys)[1], "") if len(_place(keys)) > 1 else ""
+    meaning = form.sections().get(keys[0], {}).get(_place(keys)[1], "") if len(_place(keys)) > 1 else ""
     place = "[[phases]]" if keys[0] == "phases" else f"[{name}]"
     hint = f"It means: {meaning[:1].lower()}{meaning[1:]}" if meaning else f"Write it below {place}"
     got = f"a number that is not finite ({value})" if value in _NOT_FINITE or value != value else show(value)
@@ -117,7 +143,7 @@ def _problem(keys: tuple[str, ...], error: ErrorDetails) -> Problem:
     if kind == "literal_error" and isinstance(value, str):
         guess = nearest(value, (word.strip("'") for word in _choices(error)))
         hint = f'Did you mean "{guess}"?' if guess else hint
-    return Problem(f"plan {noun} {name}", _needs(error), got, hint)
+    return Problem(f"{form.noun} {noun} {name}", _needs(error), got, hint)
 
 
 _NOT_FINITE = (float("inf"), float("-inf"))
@@ -137,6 +163,8 @@ def _needs(error: ErrorDetails) -> str:
         return f"a number {words} {context[limit]:g}"
     if kind == "literal_error":
         return "one of " + ", ".join(choice.replace("'", '"') for choice in _choices(error))
+    if kind == "string_pattern_mismatch" and "{64}" in context["pattern"]:
+        return "a digest: 64 digits 0-9, a-f"
     if kind in ("string_pattern_mismatch", "string_too_short"):
         return "a name that begins with a letter or digit, of letters, digits, space and . _ -"
     if kind == "string_too_long":
@@ -145,17 +173,19 @@ def _needs(error: ErrorDetails) -> str:
     return message[:1].lower() + message[1:]
 
 
-def _missing(keys: tuple[str, ...]) -> Problem:
+def _missing(keys: tuple[str, ...], form: Form) -> Problem:
     if keys == ("data",):
         return Problem("plan", "a section [data]", "none", 'Add [data] and below it source = "heart"')
     if len(_place(keys)) > 2:
         return Problem(f"plan key {_written(keys[:-1])}", "a list [low, high]", "a shorter list", "Write both ends")
-    meaning = sections()[keys[0]][_place(keys)[1]]
-    return Problem(f"plan key {_written(keys)}", "a value", "nothing", f"It means: {meaning[:1].lower()}{meaning[1:]}")
+    meaning = form.sections()[keys[0]][_place(keys)[1]]
+    return Problem(
+        f"{form.noun} key {_written(keys)}", "a value", "nothing", f"It means: {meaning[:1].lower()}{meaning[1:]}"
+    )
 
 
-def _unknown(keys: tuple[str, ...], value: object) -> Problem:
-    known = sections()
+def _unknown(keys: tuple[str, ...], value: object, form: Form) -> Problem:
+    known = form.sections()
     if len(keys) == 1:
         guess = nearest(keys[0], known)
         home = next((section for section, names in known.items() if keys[0] in names), None)
@@ -163,7 +193,7 @@ def _unknown(keys: tuple[str, ...], value: object) -> Problem:
             hint = f"Did you mean {home}.{keys[0]}? Write it below [{home}]"
         else:
             hint = f"Did you mean [{guess}]?" if guess else f"Known sections: {', '.join(known)}"
-        return Problem(f"plan section {keys[0]}", "to be one that plans have", "an unknown name", hint)
+        return Problem(f"{form.noun} section {keys[0]}", f"to be one that {form.several} have", "an unknown name", hint)
     names, word = known[keys[0]], _place(keys)[1]
     home = next((section for section, others in known.items() if word in others), None)
     guess = nearest(word, names)
@@ -173,4 +203,4 @@ def _unknown(keys: tuple[str, ...], value: object) -> Problem:
         hint = f"Did you mean {keys[0]}.{guess}?"
     else:
         hint = f"Known keys there: {', '.join(names)}"
-    return Problem(f"plan key {_written(keys)}", "to be one that plans have", "an unknown key", hint)
+    return Problem(f"{form.noun} key {_written(keys)}", f"to be one that {form.several} have", "an unknown key", hint)

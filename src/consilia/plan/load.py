@@ -65,8 +65,14 @@ def json_schema() -> dict[str, Any]:
     return Plan.model_json_schema()
 
 
-def read_text(path: Path, noun: str = "plan") -> str:
+def read_text(path: Path, noun: str = "plan", start: str = _START, *, blank: bool = False) -> str:
     """Read a small TOML file written by hand.
+
+    Args:
+        path: The file.
+        noun: What it is, for errors.
+        start: What to do where there is none.
+        blank: Whether an empty one will do.
 
     Raises:
         PlanError: If it is no such file.
@@ -82,7 +88,7 @@ def read_text(path: Path, noun: str = "plan") -> str:
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        raise fault("to exist", "no such file", f"Check the path. {_START}") from None
+        raise fault("to exist", "no such file", f"Check the path. {start}") from None
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise fault("to be readable", reason, "Check the path and its permissions") from None
@@ -95,8 +101,8 @@ def read_text(path: Path, noun: str = "plan") -> str:
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise fault("UTF-8 text", f"another encoding on line {line}", "Save it as UTF-8") from None
-    if not text.strip():
-        raise fault("a section [data]", "an empty file", _START)
+    if not blank and not text.strip():
+        raise fault("a section [data]", "an empty file", start)
     return text
 
 
