@@ -4,7 +4,8 @@ from functools import cache
 
 from consilia.core.spec import Segment
 from consilia.plan.check import check
-from consilia.plan.consent import Spent, Verdict, judge
+from consilia.plan.clauses import Spent
+from consilia.plan.consent import Verdict, judge
 from consilia.plan.load import from_text
 from consilia.plan.policy import Policy
 from consilia.plan.run_plan import RunPlan
