@@ -69,6 +69,7 @@ class Case:
 
 
 def approval(policy: Policy, digest: str, approved: frozenset[str] | set[str]) -> Clause:
+    """Return the clause on a steward's word."""
     mode = policy.approval.mode
     listed = mode == "unless-listed" and digest in policy.approval.digests
     known = digest in approved
