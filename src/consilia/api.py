@@ -52,31 +52,42 @@ def home() -> Path:
     return Path(os.environ.get("CONSILIA_HOME", ".consilia"))
 
 
-def run(plan: Plan, out: str | Path | None = None, on_round: OnRound | None = None) -> RunResult:
+def run(
+    plan: Plan, out: str | Path | None = None, on_round: OnRound | None = None, engine: str = "process"
+) -> RunResult:
     """Train: all sites simulated in this process, each with its own ledger under `home()`.
 
     Args:
         plan: The plan, from `load`.
         out: The run's folder; runs/<run id> when absent.
         on_round: Called with each round's record once it is durable.
+        engine: What trains the sites: "process", this one; "ray", the workers of a Ray cluster (extra consilia[ray]): the
+            one that RAY_ADDRESS names, else one on this machine that ends with the run.
 
     Raises:
         PlanError, DataError, BudgetExceeded, StoreError: Before anything was released.
+        TransportError: If the cluster cannot be had, or is lost on the way; `resume` goes on.
     """
     return session.begin(
-        plan, data_folder=Path.cwd(), home=home(), out=None if out is None else Path(out), on_round=on_round
+        plan,
+        data_folder=Path.cwd(),
+        home=home(),
+        out=None if out is None else Path(out),
+        on_round=on_round,
+        engine=engine,
     )
 
 
-def resume(folder: str | Path, on_round: OnRound | None = None) -> RunResult:
+def resume(folder: str | Path, on_round: OnRound | None = None, engine: str = "process") -> RunResult:
     """Go on from a run's last durable round; of a finished run only the result is read.
 
     Raises:
         StoreError: If the folder holds no run, or another process runs it.
         PlanError: If the plan, the version, or the numbers of rows no longer give what was agreed. Rows that changed
             otherwise are noted in the site's ledger, which goes on.
+        TransportError: As `run`.
     """
-    return session.go_on(Path(folder), on_round)
+    return session.go_on(Path(folder), on_round, engine=engine)
 
 
 def account(*, sampling_rate: float, noise_multiplier: float, steps: int, delta: float) -> dict[str, Any]:

@@ -19,12 +19,15 @@ def run(
     resume: Annotated[
         Path | None, typer.Option("--resume", metavar="RUN", help="Go on with the run in this folder.")
     ] = None,
+    engine: Annotated[
+        str, typer.Option("--engine", metavar="NAME", help="What trains: process, or ray (extra consilia[ray]).")
+    ] = "process",
     json: options.Json = False,
 ) -> None:
     """Train, and write the run's folder: journal, model, result and report."""
     overrides = list(set or []) + ([] if seed is None else [f"run.seed={seed}"])
     _require(plan, out, overrides, resume)
-    result = _go_on(resume) if resume is not None else _begin(plan or Path(), overrides, out)
+    result = _go_on(resume, engine) if resume is not None else _begin(plan or Path(), overrides, out, engine)
     summary = dict(result.summary) | {"folder": str(result.folder), "report": _report(result.folder)}
     if json:
         output.emit(summary)
@@ -54,7 +57,7 @@ def _require(plan: Path | None, out: Path | None, overrides: list[str], resume: 
         raise PlanError(problems)
 
 
-def _begin(path: Path, overrides: list[str], out: Path | None) -> "RunResult":
+def _begin(path: Path, overrides: list[str], out: Path | None, engine: str) -> "RunResult":
     from consilia.cli.interruption import Interrupted, after_the_round
     from consilia.cli.progress import Progress
     from consilia.cli.site_log import warnings_once
@@ -68,13 +71,13 @@ def _begin(path: Path, overrides: list[str], out: Path | None) -> "RunResult":
             from consilia import api  # takes seconds: the bar is there before
 
             with after_the_round(progress) as on_round:
-                return api.run(plan, out=out, on_round=on_round)
+                return api.run(plan, out=out, on_round=on_round, engine=engine)
     except KeyboardInterrupt:
         begun = [out] if out is not None and (out / "journal.sqlite").exists() else sorted(_runs() - before)
         raise Interrupted(_how_to_resume(begun[0]) if begun else "Nothing had begun.") from None
 
 
-def _go_on(folder: Path) -> "RunResult":
+def _go_on(folder: Path, engine: str) -> "RunResult":
     from consilia.cli.interruption import Interrupted, after_the_round
     from consilia.cli.progress import Progress
     from consilia.cli.site_log import warnings_once
@@ -94,7 +97,7 @@ def _go_on(folder: Path) -> "RunResult":
             from consilia import api
 
             with after_the_round(progress) as on_round:
-                return api.resume(folder, on_round=on_round)
+                return api.resume(folder, on_round=on_round, engine=engine)
     except KeyboardInterrupt:
         raise Interrupted(_how_to_resume(folder)) from None
 

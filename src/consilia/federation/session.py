@@ -1,8 +1,6 @@
 """A run in a folder: begun, resumed after a kill, and brought to its end."""
 
 import json
-import secrets
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +9,8 @@ from consilia.core.errors import PlanError, StoreError
 from consilia.core.version import VERSION
 from consilia.federation.attesting import attester_of
 from consilia.federation.conduct import RunResult, conduct, first_state, pin
+from consilia.federation.engines import PROCESS, require, workers
+from consilia.federation.naming import new_run
 from consilia.federation.simulation import Prepared, Simulation, prepare
 from consilia.plan import load as plans
 from consilia.plan.facts import facts
@@ -24,24 +24,38 @@ from consilia.store.journal import Journal
 JOURNAL = "journal.sqlite"
 
 
-def begin(plan: Plan, *, data_folder: Path, home: Path, out: Path | None, on_round: OnRound | None) -> RunResult:
+def begin(
+    plan: Plan, *, data_folder: Path, home: Path, out: Path | None, on_round: OnRound | None, engine: str = PROCESS
+) -> RunResult:
     """Start a run in a fresh folder and train to its end.
 
     Raises:
         PlanError, DataError, BudgetExceeded, StoreError: Before anything was released.
+        TransportError: If the engine cannot be had, or is lost on the way; what was committed is safe.
     """
-    run = f"{plan.run.name.replace(' ', '-')}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
+    require(engine)
+    run = new_run(plan)
     folder = out if out is not None else Path("runs") / run
-    return start(prepare(plan, data_folder), run, data_folder=data_folder, home=home, folder=folder, on_round=on_round)
+    return start(
+        prepare(plan, data_folder),
+        run,
+        data_folder=data_folder,
+        home=home,
+        folder=folder,
+        on_round=on_round,
+        engine=engine,
+    )
 
 
 def start(
-    prepared: Prepared, run: str, *, data_folder: Path, home: Path, folder: Path, on_round: OnRound | None
-) -> RunResult:
+    prepared: Prepared, run: str, *, data_folder: Path, home: Path, folder: Path, on_round: OnRound | None,
+    engine: str = PROCESS,
+) -> RunResult:  # fmt: skip
     """Start a run that was checked, under a name of its own.
 
     Raises:
         PlanError, BudgetExceeded, StoreError: Before anything was released.
+        TransportError: As `begin`.
     """
     plan = prepared.run_plan.plan
     pin(plan, prepared.model.dim)
@@ -56,7 +70,11 @@ def start(
                             hint="Name another with --out") from None  # fmt: skip
     # Every ledger is asked first, then the journal begins, then the ledgers admit the run: one that is refused leaves no
     # folder that looks like a run, and one that cannot begin spends nothing.
-    with attester_of(prepared.policy) as attester, Simulation(prepared, run=run, home=home) as simulation:
+    with (
+        attester_of(prepared.policy) as attester,
+        workers(engine, prepared) as crew,
+        Simulation(prepared, run=run, home=home, workers=crew) as simulation,
+    ):
         agreed = json.dumps(
             {
                 "plan": plans.canonical(plan),
@@ -74,19 +92,27 @@ def start(
             return conduct(prepared, simulation.means(attester), journal, state, folder, on_round)
 
 
-def go_on(folder: Path, on_round: OnRound | None, claim: Callable[[RunPlan], RunPlan] | None = None) -> RunResult:
+def go_on(
+    folder: Path,
+    on_round: OnRound | None,
+    claim: Callable[[RunPlan], RunPlan] | None = None,
+    engine: str = PROCESS,
+) -> RunResult:
     """Resume a run from its last durable round; of a finished run only the result is read.
 
     Args:
         folder: The run's.
         on_round: Called with each round's record once it is durable.
         claim: For a trial: what puts its search's bounds in place of its own.
+        engine: What computes from now on; a run may go on with another than it began with.
 
     Raises:
         StoreError: If the folder holds no run, or another process runs it.
         PlanError: If the plan, the version, or the numbers of rows no longer give what was agreed. Rows that changed
             otherwise are noted in the site's ledger, which goes on.
+        TransportError: As `begin`.
     """
+    require(engine)
     if not (folder / JOURNAL).is_file():
         raise StoreError.of(
             f"run folder {folder}",
@@ -113,7 +139,8 @@ def go_on(folder: Path, on_round: OnRound | None, claim: Callable[[RunPlan], Run
         pin(plan, prepared.model.dim)
         with (
             attester_of(prepared.policy) as attester,
-            Simulation(prepared, run=journal.run, home=Path(agreed["home"])) as simulation,
+            workers(engine, prepared) as crew,
+            Simulation(prepared, run=journal.run, home=Path(agreed["home"]), workers=crew) as simulation,
         ):
             if simulation.consortium is not None:
                 simulation.consortium.require(agreed.get("coordinator"))

@@ -23,6 +23,7 @@ from consilia.store.ledger_store import SiteStore
 from consilia.store.own_numbers import OwnNumbers
 from consilia.transport.incohort import InCohort
 from consilia.transport.inprocess import InProcess
+from consilia.transport.spread import Spread, Workers
 
 _WRITERS = 16  # ledgers that wait for the disk at the same time
 
@@ -53,7 +54,7 @@ def prepare(plan: Plan, folder: Path) -> Prepared:
     return Prepared(found.run_plan, found.model, found.initial, rows, policy_of(plan, folder))
 
 
-def _many_small(prepared: Prepared) -> bool:
+def many_small(prepared: Prepared) -> bool:
     """Return True if sites may be trained together: never in the reproducible mode, whose sums come out bit for bit."""
     plan = prepared.run_plan
     works = [local_work(plan.site(plan.sites[0].name), phase) for phase in plan.phases]
@@ -67,9 +68,16 @@ def _many_small(prepared: Prepared) -> bool:
 
 
 class Simulation:
-    """All sites of a run, ready to answer; closes their ledgers on exit."""
+    """All sites of a run, ready to answer; closes their ledgers on exit.
 
-    def __init__(self, prepared: Prepared, *, run: str, home: Path) -> None:
+    Args:
+        prepared: The checked plan and the sites' rows.
+        run: Id of the run.
+        home: Folder of the sites' ledgers.
+        workers: What computes the sites' tasks; None: this process.
+    """
+
+    def __init__(self, prepared: Prepared, *, run: str, home: Path, workers: Workers | None = None) -> None:
         plan, entropy = prepared.run_plan, entropy_of(prepared.run_plan.plan)
         self._population = plan.population
         self._policy = prepared.policy
@@ -99,7 +107,9 @@ class Simulation:
             self.close()
             raise
         self.transport: Transport = InProcess({name: site.handle for name, site in self.sites.items()}, time.monotonic)
-        if _many_small(prepared):
+        if workers is not None:
+            self.transport = Spread(self.sites, workers, time.monotonic, writers=_WRITERS if self._stores else 1)
+        elif many_small(prepared):
             trainer = Together(prepared.model, time.process_time)
             self.transport = InCohort(self.sites, trainer, time.monotonic, writers=_WRITERS if self._stores else 1)
 

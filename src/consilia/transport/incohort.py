@@ -94,18 +94,24 @@ class InCohort:
 
     def _answers(self, turn: Mapping[str, bytes]) -> dict[str, bytes]:
         sites = [self._sites[name] for name in turn]
-        begun = self._each(lambda one: one[0].begin(one[1]), list(zip(sites, turn.values(), strict=True)))
+        begun = side_by_side(
+            self._writers, lambda one: one[0].begin(one[1]), list(zip(sites, turn.values(), strict=True))
+        )
         booked = [(site, one) for site, one in zip(sites, begun, strict=True) if isinstance(one, Pending)]
         outcomes = self._trainer.compute([one for _, one in booked])
         work = [(site, one, outcome) for (site, one), outcome in zip(booked, outcomes, strict=True)]
-        finished = iter(self._each(lambda one: one[0].finish(one[1], one[2]), work))
+        finished = iter(side_by_side(self._writers, lambda one: one[0].finish(one[1], one[2]), work))
         return {
             name: next(finished) if isinstance(one, Pending) else one for name, one in zip(turn, begun, strict=True)
         }
 
-    def _each(self, call: Callable[[_In], _Out], items: Sequence[_In]) -> list[_Out]:
-        # Booking and sealing touch nothing but the site's own files and memory.
-        if self._writers == 1 or len(items) < 2:
-            return [call(item) for item in items]
-        with ThreadPoolExecutor(self._writers) as pool:
-            return list(pool.map(call, items))
+
+def side_by_side(writers: int, call: Callable[[_In], _Out], items: Sequence[_In]) -> list[_Out]:
+    """Return what each item gives, in order; up to `writers` of them wait for the disk at the same time.
+
+    Booking and sealing touch nothing but the site's own files and memory.
+    """
+    if writers == 1 or len(items) < 2:
+        return [call(item) for item in items]
+    with ThreadPoolExecutor(writers) as pool:
+        return list(pool.map(call, items))
