@@ -66,14 +66,18 @@ class Account:
         return hold
 
     def forward(self, round_number: int, purpose: Purpose, model_digest: str) -> None:
-        """Refuse a round before the newest, under a secure sum: two sums of the same answers, less one, would show that one.
+        """Refuse a round before the newest: a task that came late must not be answered anew, nor replace what is kept.
+
+        Under a secure sum also another model of a round that was scored: two sums of the same answers, less one, would show
+        that one.
 
         Raises:
             ProtocolError: If a later round was answered, or this one was scored with another model.
         """
         if self._store is None:
             return
-        if purpose == "evaluation":  # kept by itself: scores that are public are sealed by nobody
+        # Kept by itself under a secure sum: scores that are public are sealed by nobody.
+        if purpose == "evaluation" and self._half.secure is not None:
             forward = self._store.sessions.advance(self._run, "scored", round_number, bytes.fromhex(model_digest))
         else:
             forward = round_number >= self._store.newest_round(self._run, purpose)

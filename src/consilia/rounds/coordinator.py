@@ -9,18 +9,18 @@ from consilia.aggregate.optimizer import ServerOptimizer
 from consilia.aggregate.rule import WeightedMean, WeightedSum
 from consilia.core.canonical import Json, digest_bytes
 from consilia.core.errors import ProtocolError
-from consilia.core.update import ProtocolMessage, Vector
-from consilia.core.wire import decode, encode, pack_vector
+from consilia.core.update import ProtocolMessage, Release, Vector
+from consilia.core.wire import pack_vector
 from consilia.pipeline.transform import Array, SumContext
 from consilia.plan.run_plan import RunPlan
 from consilia.plan.schema import Plan
 from consilia.rounds import geometry
 from consilia.rounds.clear import Clear
 from consilia.rounds.entropy import Entropy
-from consilia.rounds.exchange import Traffic
+from consilia.rounds.exchange import Traffic, exchange
 from consilia.rounds.gather import Gathered, Gatherer, Metrics
 from consilia.rounds.pipelines import Pipeline, shared_seed
-from consilia.rounds.ports import Arrival, Clock, Transport
+from consilia.rounds.ports import Clock, Transport
 from consilia.rounds.rates import coordinator_factor
 from consilia.rounds.records import HIDDEN, RoundRecord
 from consilia.rounds.selection import average, keep, result_model
@@ -118,18 +118,23 @@ class Coordinator:
     def close(self, status: str) -> dict[str, str]:
         """Tell every site that the run ended; return the heads of the sites' ledgers, as each reported it."""
         number = len(self._plan.schedule) + 2
-        heads = {}
-        for site in self._names:
-            task = ProtocolMessage(
+        heads: dict[str, str] = {}
+
+        def accept(site: str, item: Release | ProtocolMessage) -> None:
+            head = item.body.get("ledger_head") if isinstance(item, ProtocolMessage) and item.kind == "closed" else None
+            if isinstance(head, str):
+                heads[site] = head
+
+        tasks = {
+            site: ProtocolMessage(
                 "close", site, number, {"plan": self._plan.digest, "run": self._run, "status": status}
             )
-            self._transport.send(site, encode(task))
-        for arrival in self._transport.events(self._config.aggregation.deadline_seconds):
-            if isinstance(arrival, Arrival):
-                answer = decode(arrival.frame, who="coordinator")
-                head = answer.body.get("ledger_head") if isinstance(answer, ProtocolMessage) else None
-                if isinstance(head, str):
-                    heads[arrival.site] = head
+            for site in self._names
+        }
+        exchange(
+            self._transport, tasks, accept=accept, gone=lambda site, why: None,
+            timeout=self._config.aggregation.deadline_seconds,
+        )  # fmt: skip
         return heads
 
     def _round(self, number: int) -> RoundRecord:

@@ -167,18 +167,22 @@ class MaskedSums:
             tasks[site] = ProtocolMessage("sum", site, run.session.round, body, packed[id(message)])
 
         def accept(site: str, item: Release | ProtocolMessage) -> None:
-            run.step(self._read(run.session, site, item))
+            event = self._read(run.session, site, item)
+            if event is not None:
+                run.step(event)
 
         run.traffic.add(exchange(
             self._transport, tasks, accept=accept, gone=lambda site, why: run.step(Lost(site, why)), timeout=self._timeout
         ))  # fmt: skip
 
-    def _read(self, session: Session, site: str, item: Release | ProtocolMessage) -> Received | Lost:
-        if isinstance(item, Release) or item.kind != "sum":
-            said = "an update" if isinstance(item, Release) else f"{item.kind}: {str(item.body.get('error'))[:64]}"
-            return Lost(site, said)
-        if item.site != site or item.round != session.round or item.body.get("session") != session.session_id.hex():
-            return Lost(site, "answered in another session")
+    def _read(self, session: Session, site: str, item: Release | ProtocolMessage) -> Received | Lost | None:
+        """Return what an answer to a step is; None for one that came late or twice: it costs its site nothing."""
+        if isinstance(item, Release) or item.round != session.round or item.site != site:
+            return None
+        if item.kind != "sum":
+            return Lost(site, f"{item.kind}: {str(item.body.get('error'))[:64]}")
+        if item.body.get("session") != session.session_id.hex():
+            return None
         try:
             message = from_site(str(item.body.get("stage")), item.payload, who=site)
         except ProtocolError as error:

@@ -115,6 +115,9 @@ class MaskedSite:
     def _begin(self, purpose: str, task: ProtocolMessage, begin: Begin) -> None:
         model = self._text(task, "model")
         self._watch.check(task.body.get("entries", []), model if purpose == UPDATE else None)
+        newest = self._sums.get(purpose)
+        if newest is not None and newest.state.session.round > task.round:
+            raise self._refusal(f"a round from {newest.state.session.round} on", f"round {task.round}")
         found = self._found(purpose, task.round)
         if found is not None and found.state.session.session_id == begin.session_id:
             return
