@@ -97,12 +97,12 @@ class Site:
         """
         self._account.open()
 
-    def handle(self, frame: Bytes) -> bytes:
+    def handle(self, frame: bytes) -> bytes:
         """Answer one task. Never raises for what a message or the rows cause: of a fault only its class leaves the site."""
         begun = self.begin(frame)
         return self.finish(begun, begun.compute()) if isinstance(begun, Pending) else begun
 
-    def begin(self, frame: Bytes) -> bytes | Pending:
+    def begin(self, frame: bytes) -> bytes | Pending:
         """Book what a task asks for, on disk. Bytes are the answer already; else what is left is to compute and to `finish`."""
         number = 0
         try:
