@@ -27,7 +27,9 @@ _PURPOSES = {
     "operator": ExtendedKeyUsageOID.CLIENT_AUTH,
     "coordinator": ExtendedKeyUsageOID.SERVER_AUTH,
 }
-UNREADABLE = (ValueError, TypeError, UnsupportedAlgorithm, x509.DuplicateExtension)
+UNREADABLE = (
+    ValueError, TypeError, UnsupportedAlgorithm, x509.DuplicateExtension, x509.InvalidVersion, x509.UnsupportedGeneralNameType,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -181,12 +183,12 @@ def is_for(certificate: x509.Certificate, name: str, role: Role) -> bool:
         usage = found.get_extension_for_class(x509.KeyUsage).value
         purposes = found.get_extension_for_class(x509.ExtendedKeyUsage).value
         names = found.get_extension_for_class(x509.SubjectAlternativeName).value
-        public = certificate.public_key()
+        subject, public = certificate.subject, certificate.public_key()
     except (*UNREADABLE, x509.ExtensionNotFound):
         return False
     return (
         not limits.ca and usage == _usage(signs_certificates=False) and list(purposes) == [_PURPOSES[role]]
-        and names == _names(name, role) and certificate.subject == _called(name) and on_p256(public)
+        and names == _names(name, role) and subject == _called(name) and on_p256(public)
     )  # fmt: skip
 
 

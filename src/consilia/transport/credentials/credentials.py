@@ -1,5 +1,6 @@
 """A member's folder: its own keys, and what the consortium said last."""
 
+import shlex
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -95,14 +96,15 @@ class Credentials:
         """Return what will stop working within 30 days."""
         now = datetime.now(UTC) if now is None else now
         left = self.entry.until - now
-        found = []
-        if left < WARN:
-            found.append(f"the certificate of {self.name} expires in {_days(left)}: "
-                         f"consilia roster renew '{self.name}' --dir '{self.folder}'")  # fmt: skip
-        return found
+        if left >= WARN:
+            return []
+        renew = f"consilia roster renew {shlex.quote(self.name)} --dir {shlex.quote(str(self.folder))}"
+        return [f"the certificate of {self.name} expires in {_span(left)}: {renew}"]
 
 
-def _days(left: timedelta) -> str:
+def _span(left: timedelta) -> str:
+    if left.days < 1:
+        return "less than a day"
     return "1 day" if left.days == 1 else f"{left.days} days"
 
 

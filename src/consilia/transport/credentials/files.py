@@ -53,7 +53,7 @@ def _read(path: Path, most: int, *, others: int, needs: str, word: str) -> bytes
             "Check the path; keys are made by consilia roster init (the consortium's) and consilia roster add (a member's)"
         )  # fmt: skip
         raise StoreError.of(who, needs="a file that this user may read", got=got, hint=hint) from None
-    with os.fdopen(handle, "rb") as file:
+    try:
         state = os.fstat(handle)
         if not stat.S_ISREG(state.st_mode):
             raise StoreError.of(who, needs="a file", got="something else", hint="Check the path")
@@ -63,11 +63,13 @@ def _read(path: Path, most: int, *, others: int, needs: str, word: str) -> bytes
         if state.st_mode & others:
             raise StoreError.of(who, needs=needs, got=f"mode {stat.S_IMODE(state.st_mode):o}",
                                 hint=f"If nobody can have taken a copy: chmod go-rwx {path}; else revoke the member")  # fmt: skip
-        try:
+        with os.fdopen(handle, "rb", closefd=False) as file:
             raw = file.read(most + 1)
-        except OSError as error:
-            raise StoreError.of(who, needs="to be readable", got=error.strerror or "an error",
-                                hint="Check the disk, or restore the file from a copy") from None  # fmt: skip
+    except OSError as error:
+        raise StoreError.of(who, needs="to be readable", got=error.strerror or "an error",
+                            hint="Check the disk, or restore the file from a copy") from None  # fmt: skip
+    finally:
+        os.close(handle)
     if len(raw) > most:
         raise StoreError.of(who, needs=f"at most {most} bytes", got="more", hint="Check that it is the right file")
     return raw

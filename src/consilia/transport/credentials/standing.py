@@ -58,7 +58,10 @@ def _faults(
 
 def owner(certificate: x509.Certificate) -> tuple[str, Role | None]:
     """Return the name and role that a certificate speaks of; no role where it is not written as the authority writes."""
-    names = certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
+    try:
+        names = certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
+    except certificates.UNREADABLE:
+        names = []
     name = str(names[0].value) if len(names) == 1 else ""
     claimed = certificates.claims(certificate)
     return name, next((role for role in ROLES if claimed == uri(role, name)), None)
