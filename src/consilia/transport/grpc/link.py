@@ -1,0 +1,112 @@
+"""A site's stream to the coordinator."""
+
+import asyncio
+from typing import Any, Final
+
+import grpc
+from grpc import aio
+
+from consilia.core.errors import TransportError
+from consilia.transport.credentials.credentials import Credentials
+from consilia.transport.grpc.channel import EXCHANGE, SERVICE, client_options, ended, same
+from consilia.transport.grpc.probe import refusal
+
+_PATIENCE: Final = 20.0  # seconds to connect
+
+
+class GrpcLink:
+    """Dials the coordinator.
+
+    Args:
+        address: host:port.
+        credentials: The site's own.
+    """
+
+    def __init__(self, address: str, credentials: Credentials) -> None:
+        self.where = address
+        self._credentials = credentials
+
+    async def connect(self) -> "GrpcStream":
+        """Open a stream.
+
+        Raises:
+            TransportError: If the coordinator cannot be reached, or is not the roster's.
+        """
+        own = self._credentials
+        secure = grpc.ssl_channel_credentials(own.ca, own.tls_key, own.chain)
+        channel = aio.secure_channel(self.where, secure, options=client_options(own.book.coordinator.dns))
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await _ready(channel)
+        except (TimeoutError, ConnectionError):
+            await channel.close()
+            raise await self.refusal(grpc.StatusCode.UNAVAILABLE, "") from None
+        except BaseException:
+            await channel.close()
+            raise
+        open_stream = channel.stream_stream(
+            f"/{SERVICE}/{EXCHANGE}", request_serializer=same, response_deserializer=same
+        )
+        return GrpcStream(self, channel, open_stream())
+
+    async def refusal(self, code: Any, text: str) -> TransportError:
+        """Return why a stream could not be opened."""
+        return await asyncio.to_thread(refusal, self.where, self._credentials, code, text)
+
+
+async def _ready(channel: aio.Channel) -> None:
+    state = channel.get_state(try_to_connect=True)
+    while state is not grpc.ChannelConnectivity.READY:
+        if state in (grpc.ChannelConnectivity.TRANSIENT_FAILURE, grpc.ChannelConnectivity.SHUTDOWN):
+            raise ConnectionError
+        await channel.wait_for_state_change(state)
+        state = channel.get_state(try_to_connect=True)
+
+
+class GrpcStream:
+    """One stream of a channel of its own."""
+
+    def __init__(self, link: GrpcLink, channel: aio.Channel, call: Any) -> None:
+        self._link = link
+        self._channel = channel
+        self._call = call
+        self._heard = False
+
+    async def send(self, packet: bytes) -> None:
+        """Send a packet.
+
+        Raises:
+            TransportError: If the stream has ended.
+        """
+        try:
+            await self._call.write(packet)
+        except (aio.AioRpcError, asyncio.InvalidStateError):
+            raise await self._ended() from None
+
+    async def receive(self) -> bytes:
+        """Wait for a packet.
+
+        Raises:
+            TransportError: If the stream has ended.
+        """
+        try:
+            packet = await self._call.read()
+        except aio.AioRpcError:
+            raise await self._ended() from None
+        if packet is aio.EOF:
+            raise await self._ended()
+        self._heard = True
+        return bytes(packet)
+
+    async def close(self) -> None:
+        """End the stream."""
+        self._call.cancel()
+        await self._channel.close()
+
+    async def _ended(self) -> TransportError:
+        code, text = await self._call.code(), await self._call.details() or ""
+        if code is grpc.StatusCode.FAILED_PRECONDITION:
+            return ended(self._link.where, text)
+        if self._heard:
+            return ended(self._link.where, "a connection that broke off")
+        return await self._link.refusal(code, text)
