@@ -44,11 +44,13 @@ class Assembled:
 
     Attributes:
         run_plan: Every number that follows from the plan.
+        shape: Of the rows.
         model: Built from installed code.
         initial: The model's first vector, shape (d,).
     """
 
     run_plan: RunPlan
+    shape: RowShape
     model: FlatModel
     initial: Vector
 
@@ -108,7 +110,7 @@ def assemble(plan: Plan, shape: RowShape, counts: Mapping[str, int], initial: Pa
     run_plan = check(
         plan, counts=counts, input_shape=shape.input_shape, classes=shape.classes, segments=model.segments, initial=digest,
     )  # fmt: skip
-    return Assembled(run_plan, model, model.get())
+    return Assembled(run_plan, shape, model, model.get())
 
 
 def module_of(plan: Plan, shape: RowShape) -> nn.Module:

@@ -18,7 +18,9 @@ from consilia.federation.means import Means
 from consilia.federation.sums import gatherer_of
 from consilia.plan.schema import Plan
 from consilia.rounds.coordinator import Coordinator, OnRound, server_optimizer
+from consilia.rounds.records import RoundRecord
 from consilia.rounds.result import summary
+from consilia.rounds.selection import result_model
 from consilia.rounds.state import TrainingState
 from consilia.rounds.weights import DIGEST, MODEL, to_file
 from consilia.store.journal import Journal, Status
@@ -82,22 +84,54 @@ def conduct(
         ProtocolError: If rounds in a row failed to count.
         StoreError: If something cannot be written; every committed round is safe.
     """
-    plan = assembled.run_plan
-    entropy = entropy_of(plan.plan)
-    gatherer = gatherer_of(
-        plan, means, run=journal.run, entropy=entropy, records=journal.records(), pipelines=assembled.pipelines
-    )
-    coordinator = Coordinator(
-        plan, run=journal.run, state=state, pipelines=assembled.pipelines, transport=means.transport,
-        journal=journal, entropy=entropy, clock=time.monotonic, gatherer=gatherer,
-    )  # fmt: skip
+    coordinator = _coordinator(assembled, means, journal, state)
     coordinator.train(on_round)
     model, final = coordinator.evaluate_result()
     status: Status = "stopped" if state.stopped else "done"
     if state.skipped == state.round:
         status, state.stopped = "failed", "no round counted: the model is the one it began with"
+    return _end(coordinator, assembled, journal, folder, model, final, status)
+
+
+def give_up(
+    assembled: Assembled,
+    means: Means,
+    journal: Journal,
+    state: TrainingState,
+    folder: Path,
+    status: Status,
+    reason: str,
+) -> RunResult:
+    """End a run where it stands, at every site that can still be reached, with the model that it has come to.
+
+    Raises:
+        StoreError: If something cannot be written.
+    """
+    coordinator = _coordinator(assembled, means, journal, state)
+    state.stopped = reason
+    model = result_model(assembled.run_plan.plan.training.keep, state)
+    final = RoundRecord(len(assembled.run_plan.schedule) + 1)
+    return _end(coordinator, assembled, journal, folder, model, final, status)
+
+
+def _coordinator(assembled: Assembled, means: Means, journal: Journal, state: TrainingState) -> Coordinator:
+    plan, entropy = assembled.run_plan, entropy_of(assembled.run_plan.plan)
+    gatherer = gatherer_of(
+        plan, means, run=journal.run, entropy=entropy, records=journal.records(), pipelines=assembled.pipelines
+    )
+    return Coordinator(
+        plan, run=journal.run, state=state, pipelines=assembled.pipelines, transport=means.transport,
+        journal=journal, entropy=entropy, clock=time.monotonic, gatherer=gatherer,
+    )  # fmt: skip
+
+
+def _end(
+    coordinator: Coordinator, assembled: Assembled, journal: Journal, folder: Path, model: Vector, final: RoundRecord,
+    status: Status,
+) -> RunResult:  # fmt: skip
+    state = coordinator.state
     heads = coordinator.close(status)
-    result = summary(plan, state, final, run=journal.run, status=status, heads=heads)
+    result = summary(assembled.run_plan, state, final, run=journal.run, status=status, heads=heads)
     saved = to_file(model, assembled.model.segments)
     result[DIGEST] = digest_bytes(saved)
     # Model before journal: a journal that says "done" never lacks its model.

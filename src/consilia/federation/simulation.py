@@ -51,7 +51,7 @@ def prepare(plan: Plan, folder: Path) -> Prepared:
         {site: units(plan, part.train) for site, part in rows.items()},
         None if plan.model.initial is None else folder / plan.model.initial,
     )  # fmt: skip
-    return Prepared(found.run_plan, found.model, found.initial, rows, policy_of(plan, folder))
+    return Prepared(found.run_plan, found.shape, found.model, found.initial, rows, policy_of(plan, folder))
 
 
 def many_small(prepared: Prepared) -> bool:
