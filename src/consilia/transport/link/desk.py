@@ -48,7 +48,7 @@ class Desk:
         self._handle = handle
         self._leaves = leaves
         self._limit = limit
-        self._held: dict[bytes, tuple[bytes, int]] = {}  # received and not answered: digest and size
+        self._held: dict[bytes, tuple[bytes, int]] = {}  # received, and their answers not delivered: digest and size
         self._answers: dict[bytes, Letter] = {}  # not confirmed yet, by the message that they answer
         self._leaving: dict[bytes, Letter] = {}  # answers whose last byte has not been handed to a stream
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="courier")
@@ -91,6 +91,7 @@ class Desk:
 
     def delivered(self, letter: Letter) -> None:
         """Forget an answer that the coordinator has."""
+        self._held.pop(letter.reply, None)
         self._answers.pop(letter.reply, None)
         self._leaving.pop(letter.id, None)
 
@@ -102,6 +103,7 @@ class Desk:
             part.drop()
         for letter in [one for one in self._answers.values() if one.id == id]:
             del self._answers[letter.reply]
+            self._held.pop(letter.reply, None)
             self._leaving.pop(id, None)
             _log.warning("the coordinator did not take an answer: %s", reason.name.lower().replace("_", " "))
             if reason is Reason.DAMAGED and self.talk is not None:
@@ -124,14 +126,16 @@ class Desk:
     async def _answer(self, id: bytes, digest: bytes, frame: Bytes) -> None:
         loop = asyncio.get_running_loop()
         result = await loop.run_in_executor(self._worker, self._work, id, digest, frame)
-        if result is None or self._held.pop(id, None) is None:
+        if result is None or id not in self._held:
             return
         if isinstance(result, Letter):
             self._answers[id] = self._leaving[result.id] = result
             if self.talk is not None:
                 self.talk.send(result)
-        elif self.talk is not None:
-            self.talk.say(Refuse(id, result))
+        else:
+            del self._held[id]
+            if self.talk is not None:
+                self.talk.say(Refuse(id, result))
         self.wake.set()
 
     def _work(self, id: bytes, digest: bytes, frame: Bytes) -> Letter | Reason | None:
@@ -154,7 +158,7 @@ class Desk:
                 self._inbox.keep(id, answer)
                 crash_point("courier.kept")
             self._leaves(id, answer)
-            return Letter.answer(id, answer, self.spool)
+            return Letter.answer(id, answer)
         except Exception as error:
             return self._failed(error)
 
