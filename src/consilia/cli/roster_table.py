@@ -49,7 +49,7 @@ def _book(place: Path) -> "tuple[Book, bool]":
     from consilia.transport.credentials.book import FILE, Book
     from consilia.transport.credentials.credentials import PINNED, read_pin
     from consilia.transport.credentials.office import KEY
-    from consilia.transport.credentials.seen import require_newest
+    from consilia.transport.credentials.seen import remember
 
     if not place.is_dir():
         return Book.read(place, None), False
@@ -60,7 +60,7 @@ def _book(place: Path) -> "tuple[Book, bool]":
     else:
         return Book.read(place / FILE, None), False
     book = Book.read(place / FILE, key)
-    require_newest(place, book)
+    remember(place, book)
     return book, True
 
 

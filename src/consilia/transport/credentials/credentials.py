@@ -15,7 +15,7 @@ from consilia.transport.credentials import certificates, files, keyfiles, standi
 from consilia.transport.credentials.book import Book, Entry
 from consilia.transport.credentials.names import Role
 from consilia.transport.credentials.reading import shown
-from consilia.transport.credentials.seen import require_newest
+from consilia.transport.credentials.seen import remember
 
 IDENTITY, TLS, TLS_NEXT, PINNED = "identity.key", "tls.key", "tls.next.key", "consortium.pub"
 WARN = timedelta(days=30)
@@ -59,7 +59,7 @@ class Credentials:
         identity, role = keyfiles.read_identity(folder / IDENTITY)
         consortium = read_pin(folder)
         book = Book.read(folder / books.FILE, consortium)
-        require_newest(folder, book)
+        remember(folder, book)
         entry = own_entry(book, identity, role, folder)
         key = tls_key(folder, entry)
         who = f"the certificate of {role} {identity.name}"
@@ -80,8 +80,18 @@ class Credentials:
 
     @property
     def ca(self) -> bytes:
-        """The authority's certificate, PEM: whom this end trusts."""
+        """The authority's certificate, PEM."""
         return self.book.ca_pem
+
+    @property
+    def trusted(self) -> bytes:
+        """What TLS at this end is told to trust, PEM.
+
+        At the coordinator: the authority; `Book.authenticate` then says who counts. At those who dial: the coordinator's
+        certificate of the roster and no other, so that one superseded, revoked or issued with a stolen ca.key is refused.
+        The TLS library must take a certificate that is not an authority's as an anchor (gRPC does; OpenSSL: X509_PARTIAL_CHAIN).
+        """
+        return self.ca if self.role == "coordinator" else certificates.pem(self.book.coordinator.certificate)
 
     def refreshed(self, now: datetime | None = None) -> "Credentials":
         """Return these credentials if the folder's roster is the one they hold, else those that the folder holds now.

@@ -24,7 +24,7 @@ from consilia.transport.credentials.credentials import (
 )
 from consilia.transport.credentials.names import Role
 from consilia.transport.credentials.request import Request
-from consilia.transport.credentials.seen import require_newest
+from consilia.transport.credentials.seen import remember, require_newest
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def renew(folder: Path, name: str) -> Asked:
     """
     identity, role = _own(folder, name)
     book = Book.read(folder / books.FILE, read_pin(folder))
-    require_newest(folder, book)
+    remember(folder, book)
     entry = own_entry(book, identity, role, folder)
     _settle(folder, book, identity, role)
     path, fresh = folder / _renewal(name), folder / TLS_NEXT
@@ -130,6 +130,7 @@ def install(folder: Path, name: str, source: Path, now: datetime, believes: Call
     require_newest(folder, book)
     if not (folder / books.FILE).exists() or not os.path.samefile(source, folder / books.FILE):
         files.replace(folder / books.FILE, raw)
+    remember(folder, book)
     _settle(folder, book, identity, role)
     return Credentials.load(folder, now)
 

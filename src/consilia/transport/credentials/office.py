@@ -14,7 +14,7 @@ from consilia.transport.credentials.book import Book, Entry, Revoked
 from consilia.transport.credentials.book_check import LONGEST_REASON, MOST_MEMBERS
 from consilia.transport.credentials.reading import text
 from consilia.transport.credentials.request import Request
-from consilia.transport.credentials.seen import require_newest
+from consilia.transport.credentials.seen import remember
 
 KEY, AUTHORITY = "consortium.key", "ca.key"
 
@@ -65,7 +65,7 @@ class Office:
         """
         key = keyfiles.read_consortium(folder / KEY)
         book = Book.read(folder / books.FILE, key.public)
-        require_newest(folder, book)
+        remember(folder, book)
         own = certificates.read_key(files.read_secret(folder / AUTHORITY), f"key {folder / AUTHORITY}")
         if not certificates.same_key(own.public_key(), book.ca.public_key()):
             raise StoreError.of(f"key {folder / AUTHORITY}", needs="to be the authority's in the roster", got="another",
@@ -144,7 +144,7 @@ class Office:
         raw = book.to_bytes()
         book = Book.read(raw, self.key.public)  # nobody gets a roster that no member would take
         files.replace(self.folder / books.FILE, raw)
-        require_newest(self.folder, book)
+        remember(self.folder, book)
         return Office(self.folder, self.key, self.authority, book)
 
     def _entry(self, request: Request, now: datetime) -> Entry:
