@@ -10,10 +10,13 @@ from typing import Protocol
 
 from tests.promises.chance import Chance
 from tests.promises.fleet import DEADLINE
+from tests.promises.oracle import require
 
 from consilia.core.update import Gone, ProtocolMessage, Release
 from consilia.core.wire import decode, encode
 from consilia.rounds.ports import Arrival
+
+MOST_EXCHANGES = 1000  # a run of four rounds, killed four times, has about a hundred
 
 
 class KilledError(BaseException):
@@ -52,6 +55,7 @@ class Network:
 
     def __init__(self, chance: Chance, handle: Callable[[str, bytes], bytes | None], listener: Listener) -> None:
         self.now = 0.0
+        self.exchanges = 0
         self._chance = chance
         self._handle = handle
         self._listener = listener
@@ -92,6 +96,8 @@ class Network:
     def events(self, timeout: float, of: Collection[str] | None = None) -> Iterator[Arrival | Gone]:
         """As `Transport.events`; a coordinator that waits for some sites alone is not tried here."""
         assert of is None
+        self.exchanges += 1
+        require(self.exchanges < MOST_EXCHANGES, "P7", "the coordinator asks without end")
         end = self.now + timeout
         while self._open and self._events and self._events[0].at <= end:
             event = heapq.heappop(self._events)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tests.promises.fleet import DEADLINE, DIM, RUN, Fleet, Rows, identities, initial
+from tests.promises.fleet import DEADLINE, DIM, RUN, Fleet, Fresh, Rows, identities, initial
 
 from consilia.core.update import ProtocolMessage, Release
 from consilia.core.wire import pack_vector
@@ -54,7 +54,7 @@ class Oracle:
         self.released: dict[tuple[str, str], dict[int, set[bytes]]] = defaultdict(lambda: defaultdict(set))
         self.frames: dict[tuple[str, int], Release] = {}
         self.put: dict[str, NDArray[Any]] = {}  # SHA-256 of a masked vector -> what is under the masks
-        self.commitments: dict[bytes, str] = {}
+        self.keys: dict[bytes, str] = {}  # of sites in sessions
         self.voted: dict[str, dict[str, bytes]] = defaultdict(dict)
         self.ballots: dict[tuple[str, str], tuple[str, ...]] = {}
         self.seen_round = 0
@@ -116,7 +116,8 @@ class Oracle:
         if sealed:
             mine = self.released[site, purpose][answer.round]
             mine.add(sha256(frame).digest())
-            require(len(mine) == 1, "P3", f"{site} answered round {answer.round} ({purpose}) with {len(mine)} contents")
+            kind = "P11" if self.case.secure else "P3"  # under masks two contents give away what they differ by
+            require(len(mine) == 1, kind, f"{site} answered round {answer.round} ({purpose}) with {len(mine)} contents")
         if purpose == UPDATE:
             self.frames[site, answer.round] = answer
         if self.fleet.plan.charges[site].booked and sealed:
@@ -132,9 +133,10 @@ class Oracle:
     def _stage(self, site: str, answer: ProtocolMessage, session: str) -> None:
         stage = str(answer.body.get("stage"))
         if stage == "advert":
-            commitment = Advert.from_bytes(answer.payload, who="oracle").commitment
-            first = self.commitments.setdefault(commitment, session)
-            require(first == session, "P11", f"{site} offered the mask of session {first[:8]} in {session[:8]} again")
+            advert = Advert.from_bytes(answer.payload, who="oracle")
+            for key in (advert.commitment, advert.mask, advert.channel):
+                first = self.keys.setdefault(key, session)
+                require(first == session, "P11", f"{site} offered a key of session {first[:8]} in {session[:8]} again")
         elif stage == "vote":
             self.voted[session][site] = bytes(answer.payload)
         elif stage == "reveal":
@@ -202,6 +204,9 @@ class Oracle:
         self._models(run)
         self._ledgers(run)
         self._forgotten()
+        if isinstance(self.fleet.entropy, Fresh):
+            keys = [key for _, key in self.fleet.entropy.keys]
+            require(len(keys) == len(set(keys)), "P11", "the same secret randomness was drawn twice")
 
     def _records(self, records: list[dict[str, Any]]) -> None:
         secure = self.fleet.plan.secure
@@ -225,11 +230,13 @@ class Oracle:
 
     def _models(self, run: dict[str, Any]) -> None:
         """Compute every round's model again from the answers that the records name, each once, in order of name."""
+        require(bool((np.abs(run["state"].model) < np.inf).all()), "P9", "the model is not finite")
         model, momentum = initial(), np.zeros(DIM)
         own = {name: np.zeros(DIM) for name in self.names}
         for record in run["records"]:
             number = record["round"]
-            require(self.models[number] <= {pack_vector(model)}, "P4", f"round {number} began with another model")
+            same = self.models[number] <= {pack_vector(model)}
+            require(same, "P5", f"round {number} began with another model than the records add up to")
             if record["status"] == "counted":
                 mean = self._mean(record, model, own)
                 momentum = 0.9 * momentum + mean

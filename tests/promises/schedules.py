@@ -9,10 +9,11 @@ import logging
 import shutil
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.promises.chance import Chance
-from tests.promises.fleet import Case, run_plan
+from tests.promises.fleet import Case
 from tests.promises.oracle import ViolationError
 from tests.promises.world import World
 
@@ -27,24 +28,24 @@ def case_of(seed: int) -> Case:
     return Case(mode, sites, 2 + seed // len(_MODES) % 3, reproducible=mode == "server")
 
 
-def run(seed: int, folder: Path, shelf: Path, without: frozenset[int] = frozenset(), case: Case | None = None) -> World:
+def run(
+    seed: int, folder: Path, shelf: Path, case: Case | None = None, rates: Mapping[str, float] | None = None
+) -> World:
     """Run a schedule; raises `ViolationError` where it breaks a promise."""
-    case = case or case_of(seed)
-    run_plan(case)
     shutil.rmtree(folder, ignore_errors=True)
-    return World(case, Chance(seed, without), folder, shelf).run()
+    return World(case or case_of(seed), Chance(seed, rates=rates or {}), folder, shelf).run()
 
 
-def smaller(seed: int, folder: Path, shelf: Path, case: Case | None = None) -> tuple[ViolationError | None, list[str]]:
+def smaller(seed: int, folder: Path, shelf: Path) -> tuple[ViolationError | None, list[str]]:
     """Return how a schedule fails, and the faults that it does not fail without, in order."""
     without: frozenset[int] = frozenset()
-    failure, fired = _tried(seed, folder, shelf, without, case)
+    failure, fired = _tried(seed, folder, shelf, without)
     if failure is None:
         return None, []
     left = list(reversed(fired))
     while left:
         number, _ = left.pop(0)
-        again, now = _tried(seed, folder, shelf, without | {number}, case)
+        again, now = _tried(seed, folder, shelf, without | {number})
         if again is not None and again.promise == failure.promise:
             failure, without, fired = again, without | {number}, now
             left = [fault for fault in left if fault in now]
@@ -52,13 +53,12 @@ def smaller(seed: int, folder: Path, shelf: Path, case: Case | None = None) -> t
 
 
 def _tried(
-    seed: int, folder: Path, shelf: Path, without: frozenset[int], case: Case | None
+    seed: int, folder: Path, shelf: Path, without: frozenset[int]
 ) -> tuple[ViolationError | None, list[tuple[int, str]]]:
-    case = case or case_of(seed)
     chance = Chance(seed, without)
     shutil.rmtree(folder, ignore_errors=True)
     try:
-        World(case, chance, folder, shelf).run()
+        World(case_of(seed), chance, folder, shelf).run()
     except ViolationError as violation:
         return violation, chance.fired
     return None, chance.fired

@@ -5,8 +5,9 @@ from pathlib import Path
 from tests.promises.chance import Chance
 from tests.promises.fleet import Case, Fleet, entropy_for, with_stores
 from tests.promises.network import KilledError, Network
-from tests.promises.oracle import Oracle
+from tests.promises.oracle import Oracle, ViolationError
 
+from consilia.core.errors import ConsiliaError
 from consilia.rounds.site import Site
 from consilia.store import crash
 from consilia.store.journal import Journal
@@ -122,6 +123,8 @@ class World:
         except KilledError:
             self.oracle.coordinator_killed()
             return False
+        except ConsiliaError as error:
+            raise ViolationError("P6", f"the run ended by itself: {error}") from error
         finally:
             self._actor = ""
             if self.journal is not None:
