@@ -141,13 +141,25 @@ def test_after_a_kill_nothing_is_lost_and_the_run_goes_on(
         assert list(store.spent(worker.POPULATION).values()) == ([] if mode == "free" else [(1.0, 1e-5)])
 
 
+@pytest.mark.parametrize("where", _EACH)
+def test_a_second_kill_while_a_run_is_taken_up_again(tmp_path: Path, worker: ModuleType, where: str) -> None:
+    assert run(tmp_path, "private", "journal.commit.committed:2") == -signal.SIGKILL
+    assert run(tmp_path, "private", f"journal.claim.{where}:1") == -signal.SIGKILL
+    check_after_kill(tmp_path, "private", worker)
+    assert run(tmp_path, "private") == 0
+    with Journal.open(tmp_path / "journal.sqlite") as journal:
+        assert (journal.status, journal.round) == ("done", worker.ROUNDS)
+
+
 def test_every_crash_point_of_the_store_is_killed_at() -> None:
     source = "".join(path.read_text() for path in Path(next(iter(consilia.store.__path__))).glob("*.py"))
     names = {f"{name}.{where}" for name in re.findall(r'writing\([^()]*"([a-z.]+)"\)', source) for where in _EACH}
+    names |= {f"{name}.{where}" for name in re.findall(r'\.write\(\s*"([a-z.]+)"', source) for where in _EACH}
     names |= set(re.findall(r'crash_point\("([a-z.]+)"\)', source))
     elsewhere = {
         f"journal.stage.{where}" for where in _EACH
     }  # tests/rounds/test_kill.py, where there is something to stage
+    elsewhere |= {f"journal.claim.{where}" for where in _EACH}  # below: only a run that is resumed is claimed
     elsewhere |= {f"ledger.forget.{where}" for where in _EACH}  # tests/study/test_kill.py, where a trial was beaten
     # tests/rounds/test_secure_kill.py, where sites sum in secret
     elsewhere |= {
@@ -155,6 +167,8 @@ def test_every_crash_point_of_the_store_is_killed_at() -> None:
         for name in ("identity", "session.keep", "session.forget", "transcript.note")
         for where in _EACH
     }
+    # tests/rounds/asynchronous/test_kill.py, where updates wait
+    elsewhere |= {f"{name}.{where}" for name in ("prepared.keep", "prepared.drop") for where in _EACH}
     assert names == {place.partition(":")[0] for place, _ in CASES} | elsewhere
 
 

@@ -13,7 +13,7 @@ from consilia.core.errors import StoreError
 from consilia.core.spec import Adjacency
 from consilia.dp.event import Event
 from consilia.dp.ledger import Allotment
-from consilia.store import engine
+from consilia.store import faults
 from consilia.store.journal import Journal
 from consilia.store.ledger_store import SiteStore
 
@@ -82,8 +82,8 @@ def _cut(path: Path) -> None:
         (_foreign, "got a database of another program"),
         (_other_kind, "needs a Consilia site file; got a file of kind journal"),
         (_other_site, "needs the file of 'A'; got the file of 'B'"),
-        (_version(4), "needs tables of version 3; got version 4"),
-        (_before_the_key, "needs tables of version 3; got version 1"),
+        (_version(5), "needs tables of version 4; got version 5"),
+        (_before_the_key, "needs tables of version 4; got version 1"),
         (_no_header, "got a file of kind unknown"),
         (_cut, "needs an undamaged Consilia database; got database disk image is malformed"),
         (Path.mkdir, "needs a file; got the folder"),
@@ -142,7 +142,7 @@ def test_only_the_owner_may_read_a_ledger(tmp_path: Path) -> None:
 
 def test_a_file_that_another_process_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.sqlite"
-    monkeypatch.setattr(engine, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(faults, "BUSY_SECONDS", 0.05)
     with SiteStore.open(path, "A") as store:
         store.allot(
             Allotment("r", "p", ((EVENT, 5),), 1.0, 0.0, Adjacency.ADD_REMOVE, "server"), fingerprint="f", limit=None

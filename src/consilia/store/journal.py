@@ -4,70 +4,98 @@ After a kill at any moment the run stands at round r or r + 1, never between.
 """
 
 import json
-import sqlite3
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, get_args
+from typing import Any, Literal, NoReturn, Self, TypeVar, get_args
 
-from sqlalchemy import Row, insert, select, update
+from sqlalchemy import Column, Connection, Row, Select, bindparam, insert, select, update
 
 from consilia.core.canonical import Json, canonical_bytes, digest_bytes
 from consilia.core.errors import StoreError
-from consilia.store.engine import faults, open_engine, reading, writing
-from consilia.store.tables import (
-    JOURNAL_VERSION,
-    journal_header,
-    journal_metadata,
-    journal_records,
-    journal_run,
-    journal_state,
-)
+from consilia.store.database import Database
+from consilia.store.faults import faults
+from consilia.store.journal_tables import journal_records, journal_run, journal_state, queue
+from consilia.store.locks import Lock
 
 Status = Literal["running", "done", "stopped", "failed"]
 _Kind = TypeVar("_Kind")
 
+# Not the epoch: a file of version 1 that is only read has none.
+_columns = select(*(column for column in journal_run.c if column.name != "epoch"))
 _put_record = insert(journal_records)
-_set_run = update(journal_run)
 _put_state = insert(journal_state)
-_replace_state = update(journal_state)  # in place: faster than delete and insert, and the file stays flat
+# In place: faster than delete and insert, and a file stays flat.
+_replace_state = update(journal_state).where(journal_state.c.run == bindparam("b_run"))
+# Every write to a run begins with this: only the process that took it up last may, and only from the round it stands at.
+_go_on = update(journal_run).where(
+    journal_run.c.run == bindparam("b_run"),
+    journal_run.c.epoch == bindparam("b_epoch"),
+    journal_run.c.round == bindparam("b_round"),
+    journal_run.c.status == "running",
+)
+_queued = update(queue).where(queue.c.run == bindparam("b_run"))
 
 
 class Journal:
-    """One run's file. One process at a time may write it; others may open it to read."""
+    """One run, in a file of its own or in a store of many. One process at a time may write it; others may read.
 
-    def __init__(self, path: Path, name: str | None, *, read_only: bool) -> None:
-        self.path = path
-        self._who = f"the journal {path}"
-        self._engine = open_engine(
-            path, who=self._who, metadata=journal_metadata, header=journal_header, kind="journal",
-            version=JOURNAL_VERSION, name=name, read_only=read_only,
-        )  # fmt: skip
+    Guarantees:
+        What a method wrote is on disk when it returns, also if the server was restarted meanwhile: the transaction is looked
+        for before it is tried again. A process that lost the run to another writes nothing more to it.
+    """
+
+    def __init__(self, place: Path | str, run: str | None, *, create: bool, read_only: bool) -> None:
+        self._db = Database(place, "the journal", run=run, create=create, read_only=read_only)
+        self._who = self._db.who
+        self._lock: Lock | None = None
+        self._epoch = 1
         try:
-            self._lock = None if read_only else _lock(path, self._who)
+            if run is None and self._db.place.shared:
+                raise StoreError.of(
+                    self._who, needs="the name of a run", got="none", hint="It holds many: name one of them"
+                )
+            self._run = run
+            if not read_only:
+                self._lock = self._db.lock(run or "")
+                # Under the lock: a process of an older release may not find its tables changed.
+                self._db.upgrade()
         except BaseException:
-            self._engine.dispose()
+            self.close()
             raise
 
     @classmethod
-    def create(cls, path: Path, *, run: str, plan_json: str, digest: str, state: bytes) -> Self:
+    def create(cls, place: Path | str, *, run: str, plan_json: str, digest: str, state: bytes) -> Self:
         """Begin a run at round 0 with its first state.
 
+        Args:
+            place: A path, of a file for this run alone; or the URL of a store of many runs.
+            run: Its name.
+            plan_json: What was agreed on, as a text.
+            digest: Of the plan.
+            state: Model and optimizer before the first round.
+
         Raises:
-            StoreError: If there is a run in this file already, or it cannot be written.
+            StoreError: If this run was begun already, or it cannot be written.
         """
-        journal = cls(path, run, read_only=False)
+        journal = cls(place, run, create=True, read_only=False)
         try:
-            with writing(journal._engine, journal._who, "journal.create") as connection:
-                if connection.execute(select(journal_run.c.run)).first() is not None:
+            begun = {"run": run, "plan": plan_json, "digest": digest, "status": "running", "round": 0, "epoch": 1}
+            kept = {"run": run, "digest": digest_bytes(state), "state": state}
+
+            def work(connection: Connection, again: bool) -> None:
+                found = connection.execute(_columns.where(journal_run.c.run == run)).first()
+                if found is not None and again and (found.plan, found.digest, found.round) == (plan_json, digest, 0):
+                    return
+                if found is not None:
                     raise StoreError.of(
                         journal._who, needs="a path without a run", got=f"a journal of run {run!r}",
                         hint="Resume it, or choose another run name",
                     )  # fmt: skip
-                connection.execute(insert(journal_run).values(
-                    run=run, plan=plan_json, digest=digest, status="running", round=0,
-                ))  # fmt: skip
-                connection.execute(_put_state, {"run": run, "digest": digest_bytes(state), "state": state})
+                connection.execute(insert(journal_run).values(begun))
+                connection.execute(_put_state, kept)
+
+            journal._db.write("journal.create", work)
             journal._load()
         except BaseException:
             journal.close()
@@ -75,35 +103,40 @@ class Journal:
         return journal
 
     @classmethod
-    def open(cls, path: Path, *, read_only: bool = False) -> Self:
+    def open(cls, place: Path | str, run: str | None = None, *, read_only: bool = False) -> Self:
         """Open a run that was begun.
 
         Args:
-            path: The file.
-            read_only: Do not take the run's lock: for a report on a run that another process is writing.
+            place: The path of its file, or the URL of a store of many runs.
+            run: Which one; a file of one run needs no name.
+            read_only: Do not take the run's lock, and change nothing: for a report on a run that another process is writing.
 
         Raises:
-            StoreError: If there is no run in it, another process runs it, or the file cannot be used.
+            StoreError: If there is no such run, another process runs it, or the store cannot be used.
         """
-        journal = cls(path, None, read_only=read_only)
+        journal = cls(place, run, create=False, read_only=read_only)
         try:
             journal._load()
+            if not read_only and journal.status == "running":
+                journal._claim()
         except BaseException:
             journal.close()
             raise
         return journal
 
     def _load(self) -> None:
-        with reading(self._engine, self._who) as connection:
-            row = connection.execute(select(journal_run)).one_or_none()
-            state = connection.execute(select(journal_state)).one_or_none()
-            if row is not None:
-                self._take(row)
+        def work(connection: Connection) -> tuple[Row[Any] | None, Row[Any] | None]:
+            row = connection.execute(self._of_run(_columns, journal_run.c.run)).one_or_none()
+            return row, connection.execute(self._of_run(select(journal_state), journal_state.c.run)).one_or_none()
+
+        row, state = self._db.read(work)
         if row is None or state is None:
             raise StoreError.of(
-                self._who, needs="a run", got="none: its process was killed before the run began",
-                hint="Start the run again",
+                self._who, needs="a run" if self._run is None else f"run {self._run!r}",
+                got="none: its process was killed before the run began", hint="Start the run again",
             )  # fmt: skip
+        with faults(self._who):
+            self._take(row)
         if not isinstance(state.state, bytes) or digest_bytes(state.state) != state.digest:
             raise StoreError.of(
                 self._who, needs=f"a state with digest {state.digest[:12]}", got="other bytes",
@@ -123,9 +156,19 @@ class Journal:
         self.round: int = _of_kind(row.round, int)
         self.result: dict[str, Json] | None = None if row.result is None else _of_kind(json.loads(row.result), dict)
 
+    def _claim(self) -> None:
+        mine = update(journal_run).where(journal_run.c.run == self.run).values(epoch=journal_run.c.epoch + 1)
+        epoch = select(journal_run.c.epoch).where(journal_run.c.run == self.run)
+
+        def work(connection: Connection, _again: bool) -> int:
+            connection.execute(mine)
+            return _of_kind(connection.execute(epoch).scalar_one(), int)
+
+        self._epoch = self._db.write("journal.claim", work, held=self._lock)
+
     def close(self) -> None:
-        """Let go of the file and of the run's lock."""
-        self._engine.dispose()
+        """Let go of the store and of the run's lock."""
+        self._db.close()
         if self._lock is not None:
             self._lock.close()
 
@@ -154,7 +197,8 @@ class Journal:
             charges: One mapping per charge, with at least "site" and "head" (the site's chain after it).
 
         Raises:
-            StoreError: If the round is out of turn, the run has ended, or the file cannot be written.
+            StoreError: If the round is out of turn, the run has ended or was taken up by another process, or the store
+                cannot be written.
         """
         self._require_running()
         if round != self.round + 1:
@@ -164,12 +208,19 @@ class Journal:
                 got=f"round {round}",
                 hint="Open the journal again",
             )
-        raw_record, raw_charges = _text(record), _text([dict(charge) for charge in charges])
-        state_digest = digest_bytes(state)
-        with writing(self._engine, self._who, "journal.commit") as connection:
-            connection.execute(_put_record, {"round": round, "record": raw_record, "charges": raw_charges})
-            connection.execute(_replace_state, {"digest": state_digest, "state": state})
-            connection.execute(_set_run, {"round": round})
+        entry = {"run": self.run, "round": round, "record": _text(record),
+                 "charges": _text([dict(charge) for charge in charges])}  # fmt: skip
+        kept = {"b_run": self.run, "digest": digest_bytes(state), "state": state}
+
+        def work(connection: Connection, again: bool) -> None:
+            if not self._goes_on(connection, again, round=round):
+                return
+            connection.execute(_put_record, entry)
+            connection.execute(_replace_state, kept)
+            if self._db.place.shared:
+                connection.execute(_queued, {"b_run": self.run, "round": round})
+
+        self._db.write("journal.commit", work, held=self._lock)
         self.round, self.state = round, state
 
     def stage(self, state: bytes) -> None:
@@ -179,18 +230,24 @@ class Journal:
             state: What is about to be shown outside; `commit_round` of the same round follows.
 
         Raises:
-            StoreError: If the run has ended, or the file cannot be written.
+            StoreError: If the run has ended or was taken up by another process, or the store cannot be written.
         """
         self._require_running()
-        with writing(self._engine, self._who, "journal.stage") as connection:
-            connection.execute(_replace_state, {"digest": digest_bytes(state), "state": state})
+        kept = {"b_run": self.run, "digest": digest_bytes(state), "state": state}
+
+        def work(connection: Connection, again: bool) -> None:
+            self._goes_on(connection, again, round=self.round)
+            connection.execute(_replace_state, kept)
+
+        self._db.write("journal.stage", work, held=self._lock)
         self.state = state
 
     def finish(self, status: Status, reason: str | None, result: Mapping[str, Json]) -> None:
-        """Put the run into a terminal state.
+        """Put the run into a terminal state, and its place in the queue with it.
 
         Raises:
-            StoreError: If it has ended already, the status is not terminal, or the file cannot be written.
+            StoreError: If it has ended already or was taken up by another process, the status is not terminal, or the store
+                cannot be written.
         """
         self._require_running()
         if status not in ("done", "stopped", "failed"):
@@ -201,26 +258,75 @@ class Journal:
                 hint="Name one of them",
             )
         raw = _text(result)
-        with writing(self._engine, self._who, "journal.finish") as connection:
-            connection.execute(_set_run, {"status": status, "reason": reason, "result": raw})
+
+        def work(connection: Connection, again: bool) -> None:
+            self._goes_on(connection, again, round=self.round, status=status, reason=reason, result=raw)
+            if self._db.place.shared:
+                connection.execute(_queued, {"b_run": self.run, "status": status, "reason": reason})
+
+        self._db.write("journal.finish", work, held=self._lock)
         self.status, self.reason, self.result = status, reason, json.loads(raw)
+
+    def _goes_on(self, connection: Connection, again: bool, **values: Json) -> bool:
+        """Write the run's row if it is this process's to write; False where a try that was cut off had written it.
+
+        Raises:
+            StoreError: If the run is no longer this process's, or stands elsewhere.
+        """
+        where = {"b_run": self.run, "b_epoch": self._epoch, "b_round": self.round}
+        if connection.execute(_go_on, {**where, **values}).rowcount == 1:
+            return True
+        found = connection.execute(
+            _columns.add_columns(journal_run.c.epoch).where(journal_run.c.run == self.run)
+        ).one_or_none()
+        if found is not None and found.epoch == self._epoch and again:
+            wanted = {"status": "running", **values}
+            if all(getattr(found, name) == value for name, value in wanted.items()):
+                return False
+        self._explain(found)
+
+    def _explain(self, found: Row[Any] | None) -> NoReturn:
+        if found is not None and found.epoch != self._epoch:
+            raise StoreError.of(
+                self._who, needs=f"run {self.run!r} to be this process's", got="one that another process took up",
+                hint="Leave it to the other, or end that one and resume",
+            )  # fmt: skip
+        if found is not None and found.status != "running":
+            raise StoreError.of(self._who, needs="a run that is open for writing", got=f"a run that is {found.status}",
+                                hint="Start a new run")  # fmt: skip
+        raise StoreError.of(
+            self._who, needs=f"run {self.run!r} at round {self.round}, where it was left",
+            got="none" if found is None else f"round {found.round}",
+            hint="The store was restored from a copy: resume from it; the sites' ledgers keep what was spent",
+        )  # fmt: skip
 
     def records(self) -> list[dict[str, Any]]:
         """Return every committed round's record, in order."""
-        with reading(self._engine, self._who) as connection:
-            rows = connection.execute(select(journal_records.c.record).order_by(journal_records.c.round))
-            return [_of_kind(json.loads(text), dict) for text in rows.scalars()]
+        with faults(self._who):
+            return [_of_kind(json.loads(text), dict) for text in self._texts(journal_records.c.record)]
 
     def charges(self) -> list[dict[str, Json]]:
         """Return the coordinator's copy of every charge, in order of round."""
-        with reading(self._engine, self._who) as connection:
-            rows = connection.execute(select(journal_records.c.charges).order_by(journal_records.c.round))
-            return [_charge(charge) for text in rows.scalars() for charge in _of_kind(json.loads(text), list)]
+        with faults(self._who):
+            return [
+                _charge(charge)
+                for text in self._texts(journal_records.c.charges)
+                for charge in _of_kind(json.loads(text), list)
+            ]
 
     def heads(self) -> dict[str, str]:
         """Return, per site, the newest chain head it reported: the `known` of `SiteStore.verify`."""
         # A site that was asked and said nothing since a resume has an empty one, which makes none known before unknown.
         return {str(charge["site"]): str(charge["head"]) for charge in self.charges() if charge["head"]}
+
+    def _texts(self, column: Column[str]) -> Sequence[str]:
+        chosen = select(column).order_by(journal_records.c.round)
+        if self._db.version > 1:
+            chosen = self._of_run(chosen, journal_records.c.run)
+        return self._db.read(lambda connection: connection.execute(chosen).scalars().all())
+
+    def _of_run(self, chosen: Select[Any], column: Column[str]) -> Select[Any]:
+        return chosen if self._run is None else chosen.where(column == self._run)
 
     def _require_running(self) -> None:
         if self._lock is None or self.status != "running":
@@ -246,20 +352,3 @@ def _charge(value: Any) -> dict[str, Json]:
 
 def _text(value: Json) -> str:
     return canonical_bytes(value).decode()
-
-
-def _lock(path: Path, who: str) -> sqlite3.Connection:
-    """Hold the run for this process; the system lets go of it when the process ends, however it ends."""
-    with faults(who):
-        lock = sqlite3.connect(f"{path}.lock", timeout=0, isolation_level=None, check_same_thread=False)
-        try:
-            lock.execute("BEGIN EXCLUSIVE")
-        except sqlite3.OperationalError as error:
-            lock.close()
-            if error.sqlite_errorname.startswith("SQLITE_BUSY"):
-                raise StoreError.of(
-                    who, needs="to be run by one process", got="another process that runs it now",
-                    hint="Wait for it or end it, then resume",
-                ) from None  # fmt: skip
-            raise
-    return lock

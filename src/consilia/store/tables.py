@@ -1,4 +1,4 @@
-"""The tables of both stores, in SQL that SQLite and PostgreSQL share.
+"""The tables of a site's file.
 
 The chain in `entries` is the only truth about a budget: no table repeats a sum of it, so none can disagree.
 """
@@ -6,7 +6,6 @@ The chain in `entries` is the only truth about a budget: no table repeats a sum 
 from sqlalchemy import (
     BigInteger,
     Column,
-    ForeignKey,
     Index,
     Integer,
     LargeBinary,
@@ -16,16 +15,14 @@ from sqlalchemy import (
     Text,
 )
 
-SITE_VERSION = 3
+SITE_VERSION = 4
 SITE_GROWS_FROM = 2  # files of this version lack tables only, which are added
-JOURNAL_VERSION = 1
 
 site_metadata = MetaData()
-journal_metadata = MetaData()
 
 
-def _header(metadata: MetaData) -> Table:
-    # One row: what this file is, so that a foreign or newer file is refused before anything is written to it.
+def header_of(metadata: MetaData) -> Table:
+    """Return the table of one row that says what a database is: a foreign or newer one is refused before anything changes."""
     return Table(
         "consilia_store",
         metadata,
@@ -35,8 +32,7 @@ def _header(metadata: MetaData) -> Table:
     )
 
 
-site_header = _header(site_metadata)
-journal_header = _header(journal_metadata)
+site_header = header_of(site_metadata)
 
 entries = Table(
     "entries",
@@ -90,6 +86,21 @@ sessions = Table(
     Column("state", LargeBinary, nullable=False),
 )
 
+# The update that a run has computed and given to no sum yet; `position` is its reserve in the chain. Computed from patients
+# and not noised: like local states, it never leaves as it is.
+prepared = Table(
+    "prepared",
+    site_metadata,
+    Column("run", Text, primary_key=True),
+    Column("round", BigInteger, nullable=False),
+    Column("version", BigInteger, nullable=False),
+    Column("model_digest", String(64), nullable=False),
+    Column("position", BigInteger),  # None: a run without a charge
+    Column("head", String(64)),
+    Column("digest", String(64), nullable=False),
+    Column("state", LargeBinary, nullable=False),
+)
+
 # What the coordinator signed for each round, as it came.
 transcripts = Table(
     "transcripts",
@@ -97,33 +108,4 @@ transcripts = Table(
     Column("run", Text, primary_key=True),
     Column("round", BigInteger, primary_key=True, autoincrement=False),
     Column("entry", LargeBinary, nullable=False),
-)
-
-journal_run = Table(
-    "run",
-    journal_metadata,
-    Column("run", Text, primary_key=True),
-    Column("plan", Text, nullable=False),
-    Column("digest", String(64), nullable=False),
-    Column("status", String(16), nullable=False),
-    Column("reason", Text),
-    Column("round", BigInteger, nullable=False),
-    Column("result", Text),
-)
-
-# One row, in a table of its own: updating a short row beside a large blob would write the blob again.
-journal_state = Table(
-    "state",
-    journal_metadata,
-    Column("run", Text, ForeignKey(journal_run.c.run), primary_key=True),
-    Column("digest", String(64), nullable=False),
-    Column("state", LargeBinary, nullable=False),
-)
-
-journal_records = Table(
-    "records",
-    journal_metadata,
-    Column("round", BigInteger, primary_key=True, autoincrement=False),
-    Column("record", Text, nullable=False),
-    Column("charges", Text, nullable=False),  # the coordinator's copy; the sites' ledgers are the authority
 )
