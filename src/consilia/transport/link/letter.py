@@ -40,15 +40,14 @@ class Letter:
         return cls(id, NO_REPLY, hashlib.sha256(frame).digest(), memoryview(spool.put(frame)))
 
     @classmethod
-    def answer(cls, to: bytes, frame: Bytes, spool: Spool) -> "Letter":
+    def answer(cls, to: bytes, frame: Bytes) -> "Letter":
         """Return the answer to a message; its id follows from both, so a site that restarts goes on with the same one.
 
-        Raises:
-            OSError: If it is large and the disk is full.
+        It stays in memory: a site made it there, and has one at a time.
         """
         digest = hashlib.sha256(frame).digest()
         id = hashlib.sha256(b"consilia answer" + to + digest).digest()[:ID_SIZE]
-        return cls(id, to, digest, memoryview(spool.put(frame)))
+        return cls(id, to, digest, memoryview(frame))
 
     @property
     def total(self) -> int:
