@@ -163,7 +163,7 @@ class Courier:
                 await asyncio.sleep(heartbeat / 4)
                 now = self._clock()
                 if now - last > 2 * heartbeat:  # the process was stopped: what the coordinator said waits to be read
-                    heard += now - last
+                    heard = now
                 last = now
                 if now - heard > _MISSED * heartbeat:
                     raise TransportError.of(desk.who, needs="a coordinator that answers",

@@ -203,8 +203,8 @@ class Hub:
             last = now
             for station in self._all():
                 with station.lock:
-                    station.heard += stopped
-                    station.absent += stopped
+                    station.heard = min(now, station.heard + stopped)
+                    station.absent = min(now, station.absent + stopped)
                 if station.end_if_silent(now):
                     self._change()
                 elif station.talk is not None:
