@@ -64,8 +64,7 @@ class ConnectProxy(socketserver.ThreadingTCPServer):
     """
 
     allow_reuse_address = True
-    daemon_threads = True
-    block_on_close = False
+    daemon_threads = False
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -80,7 +79,7 @@ class ConnectProxy(socketserver.ThreadingTCPServer):
 
     def through(self, client: socket.socket, target: socket.socket) -> None:
         self.open += [client, target]
-        back = threading.Thread(target=_copy, args=(target, client), daemon=True)
+        back = threading.Thread(target=_copy, args=(target, client))
         back.start()
         _copy(client, target)
         back.join()

@@ -53,7 +53,7 @@ def test_a_quiet_line_stays_up(tmp_path: Path, caplog: pytest.LogCaptureFixture)
     stage = Stage(tmp_path, wait=0.05)  # many requests end without a packet
     try:
         with stage.site("north", LongPoll(stage.address, stage.world.load("north"))):
-            until(stage.connected)
+            assert stage.ask(b"there?") == [b"re there?"]
             since = stage.hub.sites()["north"].counts["down"]
             until(lambda: stage.hub.sites()["north"].counts["down"] > since + 16)  # two heartbeats
             assert stage.ask(b"still there?") == [b"re still there?"]

@@ -1,13 +1,16 @@
 """A site's end of HTTPS long-polling: a `Link` that passes where only requests to a web server pass."""
 
 import asyncio
+import contextlib
 import io
 import json
 import secrets
+import socket
 import ssl
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, Final, TypeVar
+from weakref import WeakSet
 
 import aiohttp
 
@@ -89,9 +92,11 @@ class Caller:
         self._proxy = proxy
         # The coordinator's certificate carries its name in the consortium, wherever it is reached.
         self._name = self._coordinator.dns if direct else None
+        self._sockets: WeakSet[socket.socket] = WeakSet()
         self._http = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=tls, limit=4), trust_env=proxy is None, auto_decompress=False,
+            connector=aiohttp.TCPConnector(ssl=tls, limit=4, socket_factory=self._socket), trust_env=proxy is None,
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT), cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
         )  # fmt: skip
 
     async def call(self, method: Method, path: str, session: bytes, number: int, body: bytes = b"") -> bytes:
@@ -134,6 +139,17 @@ class Caller:
     async def close(self) -> None:
         """Close all connections."""
         await self._http.close()
+        # A request that was given up says goodbye in TLS and waits for an answer, which may never come.
+        for one in list(self._sockets):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+        while any(one.fileno() >= 0 for one in list(self._sockets)):
+            await asyncio.sleep(0)
+
+    def _socket(self, info: tuple[Any, ...]) -> socket.socket:
+        made = socket.socket(*info[:3])
+        self._sockets.add(made)
+        return made
 
     def _fault(self, needs: str, got: str, hint: str) -> TransportError:
         return TransportError.of(f"the way to https://{self._address}", needs=needs, got=got, hint=hint)
@@ -165,16 +181,14 @@ class _LongPollStream:
 
     async def close(self) -> None:
         """End the session, so that the coordinator need not wait for its heartbeats to stay away."""
+        with contextlib.suppress(TransportError, TimeoutError):  # it is noticed all the same, a little later
+            async with asyncio.timeout(_GOODBYE):
+                if not any(task.done() for task in self._tasks):
+                    await self._call("POST", END)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        try:
-            async with asyncio.timeout(_GOODBYE):
-                await self._call("POST", END)
-        except (TransportError, TimeoutError):
-            pass  # it is noticed all the same, a little later
-        finally:
-            await self._caller.close()
+        await self._caller.close()
 
     async def _up(self) -> None:
         while True:

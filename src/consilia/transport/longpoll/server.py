@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Final, cast
+from weakref import WeakSet
 
 from aiohttp import web
 
@@ -50,6 +51,10 @@ class _Line:
     waiting: bool = False
 
 
+class _EndedError(TransportError):
+    """The coordinator has ended a session while its site waited for packets."""
+
+
 class LongPollServer:
     """Serves HTTPS in a thread with a loop of its own.
 
@@ -77,6 +82,7 @@ class LongPollServer:
         self._clock = clock
         self._wait = wait
         self._lines: dict[bytes, _Line] = {}
+        self._connections: WeakSet[asyncio.WriteTransport] = WeakSet()
         self._sessions = Sessions(
             self._key, coordinator=credentials.identity.signing.public, draw=secrets.token_bytes, closed=self._closed
         )
@@ -127,6 +133,9 @@ class LongPollServer:
     async def _stop(self) -> None:
         self._sessions.close_all()
         await self._runner.cleanup()
+        for one in list(self._connections):  # some say goodbye in TLS to ends that will not answer
+            one.abort()
+        await asyncio.sleep(0)
 
     def _key(self, member: str) -> bytes | None:
         """Return the key of a site, in good standing or not: what to tell it is decided once it has shown who it is."""
@@ -156,11 +165,18 @@ class LongPollServer:
                                     hint="Use keys and certificate of one folder")  # fmt: skip
 
     async def _handle(self, http: web.Request) -> web.Response:
-        request, signature = _request(http, await http.read(), self._credentials.identity.signing.public)
+        if http.transport is not None:
+            self._connections.add(cast(asyncio.WriteTransport, http.transport))
+        try:
+            body = await http.read()
+        except OSError:
+            raise web.HTTPBadRequest from None  # its sender is gone
+        request, signature = _request(http, body, self._credentials.identity.signing.public)
         try:
             status, answer = HTTPStatus.OK, await self._answer(http, request, signature)
         except ConsiliaError as error:
-            _log.warning("refused a request of %s: %s", http.remote, error)
+            level = logging.INFO if isinstance(error, _EndedError) else logging.WARNING
+            _log.log(level, "refused a request of %s: %s", http.remote, error)
             status = HTTPStatus.FORBIDDEN if isinstance(error, TransportError) else HTTPStatus.BAD_REQUEST
             told: list[Json] = [[one.who, one.needs, one.got, one.hint] for one in error.problems]
             answer = canonical_bytes(told)
@@ -238,8 +254,8 @@ class LongPollServer:
                 if not found and not await _within(line.ready, end - self._loop.time()):
                     break
             if line.over:
-                raise TransportError.of("the coordinator", needs="a session that is open", got=line.over,
-                                        hint="It is tried again")  # fmt: skip
+                raise _EndedError.of("the coordinator", needs="a session that is open", got=line.over,
+                                     hint="It is tried again")  # fmt: skip
             return pack(found)
         finally:
             line.waiting = False
@@ -266,7 +282,7 @@ def _request(http: web.Request, body: bytes, coordinator: bytes) -> tuple[Reques
 def _member(body: bytes) -> str:
     try:
         member = json.loads(body)["site"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         member = None
     if not isinstance(member, str):
         raise ProtocolError.of("the coordinator", needs="the name of a site", got="another request",
