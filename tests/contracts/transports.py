@@ -16,12 +16,17 @@ from tests.transport.link.waiting import until
 
 from consilia.core.update import Bytes
 from consilia.rounds.ports import Transport
+from consilia.transport.credentials.credentials import Credentials
+from consilia.transport.credentials.names import Role
+from consilia.transport.faults import Faulty, Rates, seeded
 from consilia.transport.grpc.link import GrpcLink
 from consilia.transport.grpc.server import GrpcServer
 from consilia.transport.inprocess import InProcess
 from consilia.transport.link.courier import Courier
 from consilia.transport.link.hub import Hub
 from consilia.transport.link.ports import Link
+from consilia.transport.longpoll.client import LongPoll
+from consilia.transport.longpoll.server import LongPollServer
 
 Handle = Callable[[Bytes], bytes]
 
@@ -38,8 +43,7 @@ class Settings:
 class Rig(Protocol):
     """A transport to sites that answer by functions."""
 
-    @property
-    def transport(self) -> Transport: ...
+    transport: Transport
 
 
 class Server(Protocol):
@@ -69,10 +73,7 @@ class Wired:
     def __post_init__(self) -> None:
         self.server, self.port = self.serve(0)
         self.running: dict[str, tuple[threading.Event, threading.Thread]] = {}
-
-    @property
-    def transport(self) -> Transport:
-        return self.hub
+        self.transport: Transport = self.hub
 
     def start(self, site: str) -> None:
         """Start a site's courier, and wait until it is connected."""
@@ -134,25 +135,50 @@ def in_process(folder: Path, handles: Mapping[str, Handle], settings: Settings) 
     yield Local(InProcess(handles, time.monotonic))
 
 
-@contextlib.contextmanager
-def grpc(folder: Path, handles: Mapping[str, Handle], settings: Settings) -> Iterator[Wired]:
-    world = World(folder / "consortium", datetime.now(UTC), {"hub": "coordinator", **dict.fromkeys(handles, "site")})
-    hub = Hub(folder / "spool", heartbeat=settings.heartbeat, upload_floor=settings.floor, clock=time.monotonic,
-              limit=settings.limit)  # fmt: skip
-
-    def serve(port: int) -> tuple[Server, int]:
-        server = GrpcServer(hub, world.load("hub"), f"127.0.0.1:{port}", lambda entry, request: request)
-        return server, server.port
-
-    def dial(site: str, port: int) -> Link:
-        return GrpcLink(f"127.0.0.1:{port}", world.load(site))
-
-    wired = Wired(hub, serve, dial, handles, folder)
-    try:
-        yield wired
-    finally:
-        wired.close()
+Serve = Callable[[Hub, Credentials, str], GrpcServer | LongPollServer]
+Dial = Callable[[str, Credentials], Link]
 
 
-WIRED: dict[str, MakeWired] = {"grpc": grpc}
-TRANSPORTS: dict[str, Make] = {"in process": in_process, **WIRED}
+def wired(serve: Serve, dial: Dial) -> MakeWired:
+    """Return what makes a network of this kind."""
+
+    @contextlib.contextmanager
+    def make(folder: Path, handles: Mapping[str, Handle], settings: Settings) -> Iterator[Wired]:
+        roles: dict[str, Role] = {"hub": "coordinator", **dict.fromkeys(handles, "site")}
+        world = World.made(folder / "consortium", datetime.now(UTC), roles)
+        hub = Hub(folder / "spool", heartbeat=settings.heartbeat, upload_floor=settings.floor, clock=time.monotonic,
+                  limit=settings.limit)  # fmt: skip
+
+        def listen(port: int) -> tuple[Server, int]:
+            server = serve(hub, world.load("hub"), f"127.0.0.1:{port}")
+            return server, server.port
+
+        rig = Wired(hub, listen, lambda site, port: dial(f"127.0.0.1:{port}", world.load(site)), handles, folder)
+        try:
+            yield rig
+        finally:
+            rig.close()
+
+    return make
+
+
+def faulty(make: Make) -> Make:
+    """Return what makes this transport behind a rehearsal in which nothing happens: it must not be noticed."""
+
+    @contextlib.contextmanager
+    def behind(folder: Path, handles: Mapping[str, Handle], settings: Settings) -> Iterator[Rig]:
+        with make(folder, handles, settings) as rig:
+            quiet = Faulty(rig.transport, seeded(0, Rates()), time.monotonic, time.sleep)
+            if isinstance(rig, Wired):
+                rig.transport = quiet
+            yield rig if isinstance(rig, Wired) else Local(quiet)
+
+    return behind
+
+
+grpc = wired(lambda hub, own, at: GrpcServer(hub, own, at, lambda entry, request: request), GrpcLink)
+long_poll = wired(lambda hub, own, at: LongPollServer(hub, own, at, time.monotonic), LongPoll)
+WIRED: dict[str, MakeWired] = {"grpc": grpc, "long-poll": long_poll}
+TRANSPORTS: dict[str, Make] = {
+    "in process": in_process, **WIRED, "faults, in process": faulty(in_process), "faults, grpc": faulty(grpc),
+}  # fmt: skip
