@@ -5,6 +5,7 @@ import logging
 import math
 import os
 import signal
+import time
 from collections import deque
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from consilia.rounds.together import LEAST_TOGETHER
 
 _log = logging.getLogger("consilia.ray")
 _TRIES = 3  # workers that may be lost with one task before it is the task's fault
+_BEGIN = 120.0  # seconds that a cluster may take to give the first core
 _SECONDS = 0.5  # of work that a worker is given at once: enough to hide the way there, little to lose
 
 
@@ -32,8 +34,17 @@ class WorkerLost(Exception):  # noqa: N818  (its name is what the coordinator he
 
 @dataclass
 class _Task:
+    """What a site booked.
+
+    Attributes:
+        pending: It.
+        tries: Workers that were lost with it.
+        awaited: Whether somebody still waits for it.
+    """
+
     pending: Pending
     tries: int = 0
+    awaited: bool = True
 
 
 @dataclass
@@ -45,12 +56,16 @@ class _Member:
         due: Its greeting, or the results of its tasks; None while it is free.
         tasks: What it is given.
         process: Its process id, once it has greeted.
+        sent: When it was given its tasks, on the monotonic clock.
+        patience: When it is given up, where nobody waits for one of them any more.
     """
 
     actor: Any
     due: Any
     tasks: list[_Task] = field(default_factory=list)
     process: int | None = None
+    sent: float = 0.0
+    patience: float = math.inf
 
 
 class Crew:
@@ -62,7 +77,7 @@ class Crew:
         own: Whether the cluster is this process's own, on this machine.
 
     Raises:
-        TransportError: If the cluster has no core to give.
+        TransportError: If the cluster has no core, or gives none within two minutes.
 
     Guarantees:
         A task that was lost with its worker is done again from the same inputs, its stream of secret randomness included: the
@@ -89,6 +104,7 @@ class Crew:
         self._count = min(cores, max(len(plan.sites), 1))
         self._actor = ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(Worker)
         self._members = [self._hire() for _ in range(self._count)]
+        self._await_the_first()
 
     def room(self, waiting: int) -> int:
         """Return how many tasks a free worker should be given now: less and less towards the end, and never much time's."""
@@ -118,24 +134,29 @@ class Crew:
         due = {member.due: member for member in self._members if member.due is not None}
         if not due:
             return []
-        first, _ = ray.wait(list(due), num_returns=1, timeout=seconds)
+        seconds = min(seconds, min(member.patience for member in self._members) - time.monotonic())
+        first, _ = ray.wait(list(due), num_returns=1, timeout=max(0.0, seconds))
         ready, _ = ray.wait(list(due), num_returns=len(due), timeout=0) if first else ([], [])
         found = [one for reference in ready for one in self._received(due[reference])]
+        for member in self._members:
+            if member.patience < time.monotonic():
+                self._replace(member)
         self._place()
         return found
 
     def drop(self, sites: Collection[str]) -> None:
-        """Forget the tasks of these sites, and the workers that are at them: one that hangs would hang for ever.
+        """Forget the tasks of these sites. A worker that is at one is given as long again to end it, then it is replaced.
 
         Raises:
             TransportError: If the cluster has nobody left who could work.
         """
+        now = time.monotonic()
         self._again = deque(task for task in self._again if task.pending.task.site not in sites)
-        for place, member in enumerate(self._members):
-            if any(task.pending.task.site in sites for task in member.tasks):
-                self._again.extend(task for task in member.tasks if task.pending.task.site not in sites)
-                self._dismiss(member)
-                self._members[place] = self._hire()
+        for member in self._members:
+            for task in member.tasks:
+                if task.awaited and task.pending.task.site in sites:
+                    task.awaited = False
+                    member.patience = min(member.patience, 2 * now - member.sent)
         if _cores() < 1:
             raise TransportError.of(
                 "engine ray", needs="a worker", got="a cluster that has lost every node", hint=_RESUME
@@ -145,6 +166,15 @@ class Crew:
         """Let all workers go."""
         for member in self._members:
             self._dismiss(member)
+
+    def _await_the_first(self) -> None:
+        """Wait until somebody can work: what a process takes to begin is not a round's time."""
+        end = time.monotonic() + _BEGIN
+        while all(member.due is not None for member in self._members):
+            if time.monotonic() > end:
+                raise TransportError.of("engine ray", needs="a free core", got=f"none in {_BEGIN:g} s",
+                                        hint="Look who uses the cluster: ray status")  # fmt: skip
+            self.wait(max(0.0, end - time.monotonic()))
 
     def _place(self) -> None:
         for member in self._members:
@@ -166,6 +196,7 @@ class Crew:
         payload = self._payload_of(tasks[0].pending)
         jobs = [Job.of(task.pending) for task in tasks]
         recipes = [self._site(job.site) for job in jobs]
+        member.sent, member.patience = time.monotonic(), math.inf
         member.tasks, member.due = tasks, member.actor.compute.remote(payload, jobs, recipes)
 
     def _payload_of(self, pending: Pending) -> Any:
@@ -182,23 +213,25 @@ class Crew:
 
     def _received(self, member: _Member) -> list[tuple[Pending, Outcome]]:
         tasks, due = member.tasks, member.due
+        outcomes: list[Outcome] | None = None
         try:
             value = ray.get(due)
         except RayTaskError as error:  # code of ours or of the model's that raised where nothing is caught
             if not tasks:
                 raise self._unfit(type(error.cause).__name__) from None
-            member.tasks, member.due = [], None
-            return [(task.pending, _as_raised(error)) for task in tasks]
+            outcomes = [_as_raised(error)] * len(tasks)
         except RayError as error:
             return self._lost(member, error)
-        member.tasks, member.due = [], None
+        member.tasks, member.due, member.patience = [], None, math.inf
         self._failed_to_start = 0
         if not tasks:
             member.process = self._welcome(value)
             return []
-        done: list[Done] = value[0]
-        self._pace[tasks[0].pending.task.kind] = value[1] / len(tasks)
-        return [(task.pending, one.outcome(task.pending)) for task, one in zip(tasks, done, strict=True)]
+        if outcomes is None:
+            done: list[Done] = value[0]
+            self._pace[tasks[0].pending.task.kind] = value[1] / len(tasks)
+            outcomes = [one.outcome(task.pending) for task, one in zip(tasks, done, strict=True)]
+        return [(task.pending, one) for task, one in zip(tasks, outcomes, strict=True) if task.awaited]
 
     def _lost(self, member: _Member, error: RayError) -> list[tuple[Pending, Outcome]]:
         """Replace a worker; its tasks are done again, each by itself, so that one that kills workers harms no other."""
@@ -206,17 +239,18 @@ class Crew:
             self._failed_to_start += 1
             if self._failed_to_start >= _TRIES * self._count:
                 raise self._unfit(type(error).__name__)
-        _log.warning("lost a worker (%s) with %d tasks; they are done again", type(error).__name__, len(member.tasks))
-        self._dismiss(member)
-        self._members[self._members.index(member)] = self._hire()
-        lost: list[tuple[Pending, Outcome]] = []
+        _log.warning("lost a worker (%s) with %d tasks", type(error).__name__, len(member.tasks))
         for task in member.tasks:
             task.tries += 1
-            if task.tries < _TRIES:
-                self._again.append(task)
-            else:
-                lost.append((task.pending, WorkerLost(f"{_TRIES} workers ended with this task")))
-        return lost
+        spent = [task for task in member.tasks if task.tries >= _TRIES and task.awaited]
+        member.tasks = [task for task in member.tasks if task.tries < _TRIES]
+        self._replace(member)
+        return [(task.pending, WorkerLost(f"{_TRIES} workers ended with this task")) for task in spent]
+
+    def _replace(self, member: _Member) -> None:
+        self._dismiss(member)
+        self._again.extend(task for task in member.tasks if task.awaited)
+        self._members[self._members.index(member)] = self._hire()
 
     def _welcome(self, greeting: tuple[dict[str, str], int]) -> int:
         theirs, process = greeting

@@ -44,6 +44,7 @@ class Worker:
         # Rows are shared memory, which nobody may write to; torch says so once, and nothing here writes to them.
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         self._model = recipe.build()
+        self._local = self._model.local_state()
         pin(recipe.plan, self._model.dim)
         torch.set_num_threads(1)  # a worker has one core, and there are as many workers as cores
         self._trainer = Together(self._model, process_time) if together else None
@@ -76,6 +77,9 @@ class Worker:
     def _learner(self, site: str, recipe: "ray.ObjectRef[SiteRecipe]") -> Learner:
         if site not in self._learners:
             made = ray.get(recipe)
+            self._model.load_local(
+                self._local
+            )  # a learner begins with the run's first model, not with another site's layers
             size = sum(part.features.nbytes for part in (made.rows.train, made.rows.test))
             self._learners[site] = made.learner(self._model), size
             while len(self._learners) > 1 and sum(size for _, size in self._learners.values()) > _BYTES_KEPT:
