@@ -96,6 +96,22 @@ class Sessions:
             )  # fmt: skip
         return bytes(row.state)
 
+    def newest(self, run: str, purpose: str) -> tuple[int, bytes] | None:
+        """Return the newest round of a purpose and its state, or None before the first.
+
+        Raises:
+            StoreError: If the bytes changed on disk.
+        """
+        chosen = select(sessions).where(sessions.c.run == run, sessions.c.purpose == purpose)
+        with reading(self._engine, self._who) as connection:
+            row = connection.execute(chosen).one_or_none()
+        if row is None:
+            return None
+        if not isinstance(row.state, bytes) or digest_bytes(row.state) != row.digest:
+            raise StoreError.of(self._who, needs=f"the {purpose} of run {run!r} as it was left", got="other bytes",
+                                hint="They changed on disk: restore the file from a copy")  # fmt: skip
+        return int(row.round), row.state
+
     def forget(self, run: str) -> None:
         """Drop the secrets of a run's sums: with them and a recording of what was sent, the last update could be unmasked.
 
