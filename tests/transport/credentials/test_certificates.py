@@ -139,6 +139,8 @@ def test_other_names_are_refused(word: str) -> None:
     assert name_problem(word, "the name") is not None
 
 
+# Newer versions of the library refuse a serial number below 1, today's warns.
+@pytest.mark.filterwarnings("ignore:Parsed a serial number which wasn't positive")
 @given(st.binary(max_size=200) | st.builds(lambda at, to: flipped(at, to), st.integers(0, 10**6), st.integers(1, 255)))
 @settings(max_examples=300, deadline=None)
 def test_bytes_that_are_none_are_read_as_none(raw: bytes) -> None:

@@ -114,6 +114,7 @@ def test_every_reason_is_told_at_once(world: World) -> None:
         assert part in said
 
 
+@pytest.mark.filterwarnings("ignore:Parsed a serial number which wasn't positive")
 @given(st.binary(max_size=600), st.integers(0, 10**6), st.integers(1, 255))
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_is_shown_the_answer_is_a_refusal(

@@ -211,7 +211,7 @@ class Book:
         Args:
             certificate: In DER or PEM, as the other end showed it; that it holds the private key is what TLS made sure of.
             now: The time, with its zone.
-            roles: Who may be at the other end: at the coordinator those who dial, at those who dial ("coordinator",).
+            roles: Who may be at the other end: at the coordinator those who dial, at those who dial `names.SERVERS`.
 
         Raises:
             TransportError: With every reason why it does not count: none, another consortium's, wrong purpose, expired, not yet

@@ -146,11 +146,11 @@ def pem(certificate: x509.Certificate) -> bytes:
 def read_certificate(raw: bytes) -> x509.Certificate | None:
     """Return a certificate in DER or PEM, or None for bytes that are none."""
     try:
-        if raw.lstrip().startswith(b"-----"):
-            return x509.load_pem_x509_certificate(raw)
-        return x509.load_der_x509_certificate(raw)
+        is_pem = raw.lstrip().startswith(b"-----")
+        found = x509.load_pem_x509_certificate(raw) if is_pem else x509.load_der_x509_certificate(raw)
     except UNREADABLE:
         return None
+    return found if found.serial_number > 0 else None
 
 
 def issued_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:

@@ -8,7 +8,8 @@ from consilia.core.errors import Problem
 
 Role = Literal["site", "coordinator", "operator"]
 ROLES: tuple[Role, ...] = get_args(Role)
-CLIENTS: tuple[Role, ...] = ("site", "operator")  # they dial; the coordinator is dialled
+CLIENTS: tuple[Role, ...] = ("site", "operator")  # they dial
+SERVERS: tuple[Role, ...] = ("coordinator",)  # they are dialled
 LONGEST = 63  # characters: a DNS label, and within the 64 of a certificate's common name
 _NAME = re.compile(rf"[A-Za-z0-9](?:[A-Za-z0-9 _.-]{{0,{LONGEST - 2}}}[A-Za-z0-9])?")
 

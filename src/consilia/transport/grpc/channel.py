@@ -8,6 +8,7 @@ from consilia.transport.link.packets import MAX_PACKET
 SERVICE: Final = "consilia.Coordinator"
 EXCHANGE: Final = "Exchange"
 CONTROL: Final = "Control"
+ACCEPTED: Final = ("consilia-stream", "open")  # the first thing a site hears: it says nothing before
 MAX_CONTROL: Final = 1 << 20  # bytes of an operator's request or its answer
 _MAX_DETAILS = 1000
 

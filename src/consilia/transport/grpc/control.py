@@ -54,7 +54,7 @@ def call(address: str, credentials: Credentials, request: dict[str, Any]) -> dic
         TransportError: If the coordinator cannot be reached, or does not take this operator.
         ConsiliaError: Of the class that it has there, if the coordinator cannot do what is asked.
     """
-    secure = grpc.ssl_channel_credentials(credentials.ca, credentials.tls_key, credentials.chain)
+    secure = grpc.ssl_channel_credentials(credentials.trusted, credentials.tls_key, credentials.chain)
     with grpc.secure_channel(address, secure, options=client_options(credentials.book.coordinator.dns)) as channel:
         ask = channel.unary_unary(f"/{SERVICE}/{CONTROL}", request_serializer=same, response_deserializer=same)
         try:

@@ -8,7 +8,7 @@ from grpc import aio
 
 from consilia.core.errors import TransportError
 from consilia.transport.credentials.credentials import Credentials
-from consilia.transport.grpc.channel import EXCHANGE, SERVICE, client_options, ended, same
+from consilia.transport.grpc.channel import ACCEPTED, EXCHANGE, SERVICE, client_options, ended, same
 from consilia.transport.grpc.probe import refusal
 
 _PATIENCE: Final = 20.0  # seconds to connect
@@ -33,21 +33,31 @@ class GrpcLink:
             TransportError: If the coordinator cannot be reached, or is not the roster's.
         """
         own = self._credentials
-        secure = grpc.ssl_channel_credentials(own.ca, own.tls_key, own.chain)
+        secure = grpc.ssl_channel_credentials(own.trusted, own.tls_key, own.chain)
         channel = aio.secure_channel(self.where, secure, options=client_options(own.book.coordinator.dns))
         try:
             async with asyncio.timeout(_PATIENCE):
                 await _ready(channel)
+                return GrpcStream(self, channel, await self._opened(channel))
         except (TimeoutError, ConnectionError):
             await channel.close()
             raise await self.refusal(grpc.StatusCode.UNAVAILABLE, "") from None
         except BaseException:
             await channel.close()
             raise
+
+    async def _opened(self, channel: aio.Channel) -> Any:
+        """Return a stream that the coordinator has agreed to.
+
+        Nothing is written before: the library forgets why a stream was refused when a write fails first.
+        """
         open_stream = channel.stream_stream(
             f"/{SERVICE}/{EXCHANGE}", request_serializer=same, response_deserializer=same
         )
-        return GrpcStream(self, channel, open_stream())
+        call = open_stream()
+        if ACCEPTED not in tuple(await call.initial_metadata() or ()):
+            raise await self.refusal(await call.code(), await call.details() or "")
+        return call
 
     async def refusal(self, code: Any, text: str) -> TransportError:
         """Return why a stream could not be opened."""

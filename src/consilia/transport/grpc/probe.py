@@ -1,44 +1,26 @@
 """Why a connection failed: gRPC only says that it did, so the same handshake is tried once more and listened to.
 
-In TLS 1.3 a server refuses a client's certificate after the client's side of the handshake is done: the reason comes as an
-alert at the first read.
+The coordinator's certificate is taken as it comes and held against the roster, which says all that is wrong with it; nothing is
+sent over such a connection. A server that refuses a client's certificate just hangs up: gRPC's does not send the alert that its
+TLS library has ready. What is wrong is then what the roster says of this end's own certificate.
 """
 
 import contextlib
-import re
 import socket
 import ssl
 import tempfile
+from collections.abc import Collection, Iterator
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import grpc
 
-from consilia.core.errors import TransportError
+from consilia.core.errors import Problem, TransportError
 from consilia.transport.credentials.credentials import Credentials
+from consilia.transport.credentials.names import CLIENTS, SERVERS, Role
+from consilia.transport.credentials.reading import shown
 
 _PATIENCE: Final = 5.0  # seconds for the probe's connection and each of its reads
-_SOON: Final = 1.0  # seconds in which a refusal comes after the handshake
-# What the coordinator's TLS library says about our certificate, by its name of the alert: (got, hint).
-_ALERTS = {
-    "CERTIFICATE_REQUIRED": ("none from this end", "Start it with the folder that consilia roster add made"),
-    "CERTIFICATE_EXPIRED": ("this end's, which has expired or is not yet valid by the coordinator's clock",
-                            "Check the clocks of both machines, then: consilia roster renew"),
-    "UNSUPPORTED_CERTIFICATE": ("this end's, which is for another purpose", "Give each process the folder of its own role"),
-    "UNKNOWN_CA": ("this end's, which another authority issued", "Check that both ends belong to the same consortium"),
-    "CERTIFICATE_REVOKED": ("this end's, which was revoked", "Ask the consortium's officer"),
-    "BAD_CERTIFICATE": ("this end's, which is damaged", "Ask the consortium's officer for the roster again"),
-    "CERTIFICATE_UNKNOWN": ("this end's, which it cannot accept", "Check the clocks of both machines, and both rosters"),
-}  # fmt: skip
-# What our own TLS library says about the coordinator's certificate, by its code of the verification: (got, hint).
-_VERIFY = {
-    9: ("one that is not yet valid", "Check the clocks of both machines"),
-    10: ("an expired one", "At the coordinator: consilia roster renew"),
-    18: ("one of another authority", "Check the address, and that both ends belong to the same consortium"),
-    19: ("one of another authority", "Check the address, and that both ends belong to the same consortium"),
-    20: ("one of another authority", "Check the address, and that both ends belong to the same consortium"),
-    26: ("one for another purpose", "The coordinator must be started with the coordinator's folder"),
-    62: ("one of another name", "Check the address; the coordinator must be started with the coordinator's folder"),
-}
 
 
 def refusal(address: str, credentials: Credentials, code: Any, text: str) -> TransportError:
@@ -56,7 +38,7 @@ def refusal(address: str, credentials: Credentials, code: Any, text: str) -> Tra
         grpc.StatusCode.FAILED_PRECONDITION,
     ):
         return TransportError.of(f"{credentials.role} {credentials.name}", needs=f"a place at the coordinator ({address})",
-                                 got=f"a refusal: {text}"[:-1] if text.endswith(".") else f"a refusal: {text}", hint="")  # fmt: skip
+                                 got=f"a refusal: {text.removesuffix('.')}", hint="")  # fmt: skip
     return diagnosed(address, credentials) or TransportError.of(
         f"{credentials.role} {credentials.name}", needs=f"a coordinator at {address}",
         got=f"a connection that broke off ({code.name.lower()})", hint="It may be restarting; or a proxy on the way breaks "
@@ -65,30 +47,14 @@ def refusal(address: str, credentials: Credentials, code: Any, text: str) -> Tra
 
 def diagnosed(address: str, credentials: Credentials) -> TransportError | None:
     """Return what is wrong with a connection to the coordinator; None if nothing is found."""
-    host, _, port = address.rpartition(":")
     who = f"{credentials.role} {credentials.name}"
     try:
-        with (
-            socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE) as plain,
-            _context(credentials).wrap_socket(plain, server_hostname=credentials.book.coordinator.dns) as secure,
-        ):
-            secure.settimeout(_SOON)
-            with contextlib.suppress(TimeoutError):
-                secure.recv(1)
-            return None
-    except ssl.SSLCertVerificationError as error:
-        got, hint = _VERIFY.get(
-            error.verify_code, (f"one that does not hold ({error.verify_message})", "Check the address")
-        )
-        return TransportError.of(who, needs=f"the certificate of {credentials.book.coordinator.name} at {address}",
-                                 got=got, hint=hint)  # fmt: skip
+        with _handshake(address, _context(credentials)) as secure:
+            wrong = _fault(credentials, secure.getpeercert(binary_form=True), SERVERS, f" at {address}")
+            return wrong or (None if _served(secure) else _unserved(address, credentials))
     except ssl.SSLError as error:
-        alert = re.sub(r"^(TLSV1|TLSV13|SSLV3)_ALERT_", "", error.reason or "")
-        got, hint = _ALERTS.get(
-            alert, (f"something else ({error.reason or error.strerror})", "Check the address: is it the coordinator's?")
-        )
-        needs = f"a certificate that the coordinator at {address} accepts" if alert in _ALERTS else f"TLS at {address}"
-        return TransportError.of(who, needs=needs, got=got, hint=hint)
+        return TransportError.of(who, needs=f"TLS at {address}", got=f"something else ({error.reason or error.strerror})",
+                                 hint="Check the address: is it the coordinator's?")  # fmt: skip
     except socket.gaierror:
         return TransportError.of(who, needs=f"a coordinator at {address}", got="a name that no machine has",
                                  hint="Check the address, and this machine's name service")  # fmt: skip
@@ -97,10 +63,48 @@ def diagnosed(address: str, credentials: Credentials) -> TransportError | None:
                                  hint="Is it running, and does the firewall let this machine out to it?")  # fmt: skip
 
 
+def _fault(own: Credentials, certificate: bytes | None, roles: Collection[Role], where: str) -> TransportError | None:
+    try:
+        own.book.authenticate(certificate, datetime.now(UTC), roles)
+    except TransportError as error:
+        return TransportError(Problem(one.who + where, one.needs, one.got, one.hint) for one in error.problems)
+    return None
+
+
+def _served(secure: ssl.SSLSocket) -> bool:
+    """Return False if the other end hangs up after the handshake, where one that takes the certificate speaks first."""
+    try:
+        return secure.recv(1) != b""
+    except TimeoutError:
+        return True
+    except OSError:  # also an alert
+        return False
+
+
+def _unserved(address: str, own: Credentials) -> TransportError:
+    certificate = own.entry.certificate
+    return _fault(own, own.entry.der, CLIENTS, f", which the coordinator at {address} refuses,") or TransportError.of(
+        f"{own.role} {own.name}", needs=f"a certificate that the coordinator at {address} takes",
+        got=f"a refusal of one from {shown(certificate.not_valid_before_utc)} to {shown(certificate.not_valid_after_utc)}",
+        hint="Here nothing is wrong with it: check the clock there, and that both ends are of the same consortium",
+    )  # fmt: skip
+
+
+@contextlib.contextmanager
+def _handshake(address: str, context: ssl.SSLContext) -> Iterator[ssl.SSLSocket]:
+    host, _, port = address.rpartition(":")
+    with (
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE) as plain,
+        context.wrap_socket(plain) as secure,
+    ):
+        yield secure
+
+
 def _context(credentials: Credentials) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.load_verify_locations(cadata=credentials.ca.decode())
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # the roster is asked instead
+    context.set_alpn_protocols(["h2"])  # without it gRPC hangs up on everybody
     # The library takes keys from files only; this one can be read by its owner alone and is gone at once.
     with tempfile.NamedTemporaryFile() as file:
         file.write(credentials.chain + credentials.tls_key)

@@ -15,7 +15,7 @@ from grpc import aio
 from consilia.core.errors import ProtocolError, TransportError
 from consilia.transport.credentials.book import Entry
 from consilia.transport.credentials.credentials import Credentials
-from consilia.transport.grpc.channel import CONTROL, EXCHANGE, SERVER_OPTIONS, SERVICE, details, same
+from consilia.transport.grpc.channel import ACCEPTED, CONTROL, EXCHANGE, SERVER_OPTIONS, SERVICE, details, same
 from consilia.transport.grpc.control import Control, answered
 from consilia.transport.link.hub import Hub
 
@@ -132,6 +132,7 @@ class GrpcServer:
 
     async def _exchange(self, _: object, context: Any) -> None:
         entry, shown = await self._member(context, "site")
+        await context.send_initial_metadata((ACCEPTED,))
         wake, closing = asyncio.Event(), self._loop.create_future()
         session = self._hub.attach(
             entry.name, self._from_any_thread(wake.set), self._from_any_thread(lambda why: _settle(closing, why))
