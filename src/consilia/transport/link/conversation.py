@@ -133,11 +133,14 @@ class Conversation:
         for one in self._sending.values():
             letter = one.letter
             size = min(self._pace.piece, letter.total - letter.sent)
-            if (size or one.first) and (size <= room or not under_way):
-                packet = letter.piece(size, first=one.first)
-                one.first = False
-                one.times.append((letter.sent, self._clock(), room - size < self._pace.piece))
-                return packet
+            if not (size or one.first):
+                continue
+            if size > room and under_way:
+                break  # messages come in the order of sending
+            packet = letter.piece(size, first=one.first)
+            one.first = False
+            one.times.append((letter.sent, self._clock(), room - size < self._pace.piece))
+            return packet
         return Beat() if self._clock() - self._spoke >= self._heartbeat else None
 
     def receive(self, packet: Packet) -> None:
@@ -209,7 +212,7 @@ class Conversation:
         one.letter.held = max(one.letter.held, offset)
         while one.times and one.times[0][0] <= offset:
             _, when, full = one.times.popleft()
-            self._pace.took(self._clock() - when, full=full)
+            self._pace.confirmed(when, self._clock(), full=full)
 
     def _done(self, id: bytes) -> None:
         one = self._sending.get(id)

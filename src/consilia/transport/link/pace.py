@@ -25,16 +25,18 @@ class Pace:
     def __init__(self) -> None:
         self.window = LEAST
         self._least = float("inf")
+        self._changed = float("-inf")
 
     @property
     def piece(self) -> int:
         """Bytes to put into a packet."""
         return min(self.window // 2, MAX_PIECE)
 
-    def took(self, seconds: float, *, full: bool) -> None:
-        """Note how long a packet took to be answered, and whether the window was full meanwhile."""
-        self._least = min(self._least, seconds)
-        if seconds - self._least > _QUEUED:
-            self.window = max(LEAST, self.window // 2)
-        elif full:
-            self.window = min(MOST, self.window * 2)
+    def confirmed(self, sent: float, now: float, *, full: bool) -> None:
+        """Note when a packet was sent and when it was confirmed, and whether the window was full then."""
+        self._least = min(self._least, now - sent)
+        waited = now - sent - self._least > _QUEUED
+        if sent < self._changed or not (waited or full):
+            return  # a packet of the window before says nothing about this one
+        self.window = max(LEAST, self.window // 2) if waited else min(MOST, self.window * 2)
+        self._changed = now
