@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from consilia.plan.load import json_schema
 from consilia.plan.rules_unused import _RULES
 from consilia.plan.schema import section_models
@@ -36,17 +38,25 @@ def page() -> str:
 
 
 def _section(name: str, entry: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
+    return section_page(name, entry, schema, section_models(), _needs())
+
+
+def section_page(
+    name: str, entry: Mapping[str, Any], schema: Mapping[str, Any], models: Mapping[str, type[BaseModel]],
+    needs: Mapping[str, str] | None = None,
+) -> str:  # fmt: skip
+    """Return a section's table: its keys, kinds, defaults and meanings, and what they are of use with, where that is said."""
     listed = "items" in entry
     section = schema["$defs"][(entry["items"] if listed else entry)["$ref"].rsplit("/", 1)[-1]]
-    needs = _needs()
-    rows = [
-        "| " + " | ".join([
-            f"`{key}`", _kind(value), "required" if key in section.get("required", ()) else _default(name, key),
-            _cell(value["description"]), _cell(needs.get(f"{name}.{key}", "")),
-        ]) + " |"
-        for key, value in section["properties"].items()
-    ]  # fmt: skip
-    head = ["| key | value | default | meaning | only with |", "|---|---|---|---|---|"]
+    rows = []
+    for key, value in section["properties"].items():
+        default = "required" if key in section.get("required", ()) else _default(models[name], key)
+        cells = [f"`{key}`", _kind(value), default, _cell(value["description"])]
+        rows.append(
+            "| " + " | ".join(cells + ([] if needs is None else [_cell(needs.get(f"{name}.{key}", ""))])) + " |"
+        )
+    titles = ["key", "value", "default", "meaning", *([] if needs is None else ["only with"])]
+    head = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
     return "\n".join([f"## [[{name}]]" if listed else f"## [{name}]", "", section["description"], "", *head, *rows, ""])
 
 
@@ -54,8 +64,8 @@ def _needs() -> dict[str, str]:
     return {key: f"`{setting}`" for keys, setting, _ in _RULES for key in keys.split()}
 
 
-def _default(section: str, key: str) -> str:
-    default = section_models()[section].model_fields[key].get_default(call_default_factory=True)
+def _default(model: type[BaseModel], key: str) -> str:
+    default = model.model_fields[key].get_default(call_default_factory=True)
     return "" if default in (None, {}) else f"`{json.dumps(default)}`"
 
 
@@ -70,7 +80,8 @@ def _kind(value: Mapping[str, Any]) -> str:
         case "array":
             return f"list of {_many(value['items'])}" if "items" in value else "[low, high]"
         case "object":
-            return f"table of {_many(value['additionalProperties'])}"
+            kinds = value.get("patternProperties", {"": value.get("additionalProperties")})  # of names, or of any text
+            return f"table of {_many(next(iter(kinds.values())))}"
         case "boolean":
             return "true or false"
         case "string":

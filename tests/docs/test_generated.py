@@ -6,7 +6,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from docs.make import cli_reference, plan_reference, secure_sum_costs
+from docs.make import cli_reference, plan_reference, policy_reference, secure_sum_costs
 
 import consilia
 from consilia.core import errors
@@ -16,7 +16,9 @@ ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"
 
 
-@pytest.mark.parametrize("script", [cli_reference, plan_reference, secure_sum_costs], ids=["cli", "plan", "costs"])
+@pytest.mark.parametrize(
+    "script", [cli_reference, plan_reference, policy_reference, secure_sum_costs], ids=["cli", "plan", "policy", "costs"]
+)
 def test_page_is_up_to_date(script: ModuleType) -> None:
     assert script.PAGE.read_text(encoding="utf-8") == script.page(), f"run: python {script.__file__}"
 

@@ -6,6 +6,7 @@ import pytest
 
 from consilia.core.errors import PlanError
 from consilia.plan.policy import POLICY, Policy, policy_models
+from consilia.plan.policy_template import policy_template
 
 
 def faults(text: str) -> list[str]:
@@ -70,3 +71,14 @@ def test_every_key_says_what_it_means() -> None:
     ]
     assert unexplained == []
     assert all(kind.__doc__ for kind in policy_models().values())
+
+
+def test_the_template_means_what_an_empty_file_means_and_shows_every_key() -> None:
+    text = policy_template()
+    assert Policy.from_text(text) == Policy()
+    for section, keys in POLICY.sections().items():
+        below = text.split(f"[{section}]")[1].split("\n[")[0]
+        assert [key for key in keys if f"\n{key} = " not in below and f"\n# {key} = " not in below] == []
+    examples = "\n".join(line.removeprefix("# ") if " = " in line else line for line in text.splitlines())
+    set_all = Policy.from_text("\n".join(line for line in examples.splitlines() if not line.startswith("#")))
+    assert set_all.data.sets == ["cardiology"]
