@@ -31,7 +31,8 @@ def client_context(credentials: Credentials, trust: Path | None) -> ssl.SSLConte
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if trust is None:
-        context.load_verify_locations(cadata=credentials.ca.decode())
+        context.load_verify_locations(cadata=credentials.trusted.decode())
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # the coordinator's certificate itself, no other of its authority
         load_own(context, credentials)
         return context
     try:
