@@ -64,6 +64,7 @@ class Case:
     rounds: int = 3
     reproducible: bool = False
     more: str = ""
+    deadline: float = DEADLINE
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -97,7 +98,7 @@ server_learning_rate = 0.5
 [privacy]
 {_PRIVACY[case.mode]}
 [aggregation]
-{quorum}deadline_seconds = {DEADLINE}
+{quorum}deadline_seconds = {case.deadline}
 [evaluation]
 {_METRICS[case.mode]}
 {secure}{case.more}""")
@@ -225,7 +226,7 @@ class Fleet:
     def _masked(self, name: str, half: SiteHalf, share: float, store: SiteStore) -> MaskedSite:
         names, schedule = self.case.names, self.plan.schedule
 
-        def cohort(purpose: str, number: int) -> tuple[str, ...]:
+        def cohort(purpose: str, number: int, *_: object) -> tuple[str, ...]:
             if purpose != UPDATE:
                 return names if 0 < number <= len(schedule) + 1 else ()
             return tuple(sorted(schedule[number - 1])) if 0 < number <= len(schedule) else ()
