@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -76,8 +76,10 @@ def watch(one: Bench) -> Seen:
     gather = gatherer.updates
 
     def updates(number: int, *rest: Any) -> Gathered:
-        seen.out[number] = gather(number, *rest)
-        return seen.out[number]
+        gathered = gather(number, *rest)
+        # A copy: what comes of the sum is computed in its place.
+        seen.out[number] = replace(gathered, total=None if gathered.total is None else gathered.total.copy())
+        return gathered
 
     gatherer.updates = updates
     return seen

@@ -36,10 +36,12 @@ class Ema:
             updates: t: how often an average was updated before; 0 at the first model.
 
         Returns:
-            The next average, shape (d,), in double precision: at a decay of .9999 float32 would drop most of each model.
+            The next average, in place of the one so far, shape (d,), in double precision: at a decay of .9999 float32 would
+            drop most of each model.
         """
         if average is None:
             return model.astype(np.float64)
         past = min(self.decay, (1 + updates) / (10 + updates))
-        mean: NDArray[np.float64] = past * average + (1 - past) * model
-        return mean
+        average *= past
+        average += (1 - past) * model
+        return average

@@ -1,15 +1,18 @@
 """What the coordinator does with the averaged update: x += rate x direction(update)."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from consilia.core.finite import all_finite
 from consilia.core.update import Vector
 from consilia.dp.second_moment import SecondMomentNoise
 
 Moments = dict[str, NDArray[np.float64]]
+_BLOCK = 1 << 14  # coordinates at a time
 
 
 @dataclass(frozen=True)
@@ -54,41 +57,59 @@ class ServerOptimizer:
         return {"m": np.zeros(dim), "v": np.full(dim, self.tau**2)}
 
     def step(self, model: Vector, update: NDArray[np.floating], state: Moments) -> tuple[Vector, Moments]:
-        """Return the next model, shape (d,) float32, and the next state; the model may overflow to infinity."""
+        """Return the next model, shape (d,) float32, and the next state; the model may overflow to infinity.
+
+        Takes one model of memory: block by block, and the arrays of the state are brought forward in place. They stay as they
+        are where the model is not finite.
+        """
         with np.errstate(over="ignore", invalid="ignore"):  # the caller refuses a model that is not finite
-            return self._step(model, update, state)
+            noise = self._noise(state)
+            moved = np.empty(model.size, np.float32)
+            for part in _parts(model.size):
+                moved[part] = self._moved(model[part], update[part], self._moments(update[part], state, part), noise)
+            if not state or not all_finite(moved):
+                return moved, state
+            for part in _parts(model.size):
+                for name, value in self._moments(update[part], state, part).items():
+                    state[name][part] = value
+            if noise is not None:
+                state["noise"][:] = (noise.steps, noise.sum, noise.spread)
+            return moved, state
 
-    def _step(self, model: Vector, update: NDArray[np.floating], state: Moments) -> tuple[Vector, Moments]:
+    def _noise(self, state: Moments) -> SecondMomentNoise | None:
+        if self.kind != "dp-adam":
+            return None
+        steps, total, spread = state["noise"]
+        return SecondMomentNoise(int(steps), float(total), float(spread)).after(self.noise_variance, self.beta2)
+
+    def _moments(self, update: NDArray[np.floating], state: Moments, part: slice) -> Moments:
+        """Return the moments of a part after an update."""
         if self.kind == "sgd":
-            moved = self.rate * update
-            moved += model
-            return moved.astype(np.float32), {}
+            return {}
         if self.kind == "momentum":
-            m = self.momentum * state["m"] + update
-            return (model + self.rate * m).astype(np.float32), {"m": m}
+            return {"m": self.momentum * state["m"][part] + update}
         beta1 = 0.0 if self.kind == "adagrad" else self.momentum
-        m = beta1 * state["m"] + (1 - beta1) * update
-        square = update * update
-        v = state["v"]
-        if self.kind == "dp-adam":
-            v = self.beta2 * v + (1 - self.beta2) * square
-            return self._without_noise(model, m, v, state["noise"])
+        m, v, square = beta1 * state["m"][part] + (1 - beta1) * update, state["v"][part], update * update
         if self.kind == "adagrad":
-            v = v + square
-        elif self.kind == "adam":
-            v = self.beta2 * v + (1 - self.beta2) * square
-        else:
-            v = v - (1 - self.beta2) * square * np.sign(v - square)
-        return (model + self.rate * m / (np.sqrt(v) + self.tau)).astype(np.float32), {"m": m, "v": v}
+            return {"m": m, "v": v + square}
+        if self.kind == "yogi":
+            return {"m": m, "v": v - (1 - self.beta2) * square * np.sign(v - square)}
+        return {"m": m, "v": self.beta2 * v + (1 - self.beta2) * square}
 
-    def _without_noise(
-        self, model: Vector, m: NDArray[np.float64], v: NDArray[np.float64], noise: NDArray[np.float64]
-    ) -> tuple[Vector, Moments]:
-        share = SecondMomentNoise(int(noise[0]), float(noise[1]), float(noise[2])).after(
-            self.noise_variance, self.beta2
-        )
-        weight, mean, floor = share.corrected(self.beta2)
-        root = np.sqrt(np.maximum(v / weight - mean, floor)) + self.tau
-        moved = self.rate * m / (1 - self.momentum**share.steps) / root
-        moments = {"m": m, "v": v, "noise": np.array([share.steps, share.sum, share.spread])}
-        return (model + moved).astype(np.float32), moments
+    def _moved(
+        self, model: Vector, update: NDArray[np.floating], after: Moments, noise: SecondMomentNoise | None
+    ) -> NDArray[np.floating]:
+        """Return a part of the next model from its moments after the update."""
+        if self.kind == "sgd":
+            return self.rate * update + model
+        if self.kind == "momentum":
+            return model + self.rate * after["m"]
+        if noise is None:
+            return model + self.rate * after["m"] / (np.sqrt(after["v"]) + self.tau)
+        weight, mean, floor = noise.corrected(self.beta2)
+        root = np.sqrt(np.maximum(after["v"] / weight - mean, floor)) + self.tau
+        return model + self.rate * after["m"] / (1 - self.momentum**noise.steps) / root
+
+
+def _parts(dim: int) -> Iterator[slice]:
+    return (slice(start, start + _BLOCK) for start in range(0, dim, _BLOCK))

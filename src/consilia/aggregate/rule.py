@@ -35,7 +35,7 @@ class Rule(Protocol):
         ...
 
     def finish(self, acc: WeightedSum, total: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Return the aggregate from the decoded total, shape (d,)."""
+        """Return the aggregate from the decoded total, shape (d,); it may be the total itself, changed."""
         ...
 
 
@@ -70,6 +70,8 @@ class WeightedMean:
         acc.count += 1
 
     def finish(self, acc: WeightedSum, total: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Return the mean, shape (d,); zero where no weight arrived."""
+        """Return the mean, shape (d,), in place of the total; zero where no weight arrived."""
         denominator = acc.weight if self.denominator is None else self.denominator
-        return total / denominator if denominator > 0 else np.zeros_like(total)
+        if denominator <= 0:
+            return np.zeros_like(total)
+        return np.divide(total, denominator, out=total)

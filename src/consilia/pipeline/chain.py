@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from consilia.core.errors import IllegalChain, ProtocolError
+from consilia.core.finite import all_finite
 from consilia.core.randomness import SecretRng
 from consilia.core.spec import UpdateSpec
 from consilia.core.update import Bytes, Vector
@@ -94,7 +95,7 @@ class Chain:
             ProtocolError: If the payload is none, or holds values that are not finite.
         """
         vector = self.codec.unpack(payload, self.sent, who=who)
-        if not np.isfinite(vector).all():
+        if not all_finite(vector):
             raise ProtocolError.of(who, needs="finite values", got="NaN or infinite values",
                                    hint="Training diverged at this site, or it is hostile")  # fmt: skip
         return vector

@@ -9,6 +9,7 @@ from consilia.aggregate.optimizer import ServerOptimizer
 from consilia.aggregate.rule import WeightedMean, WeightedSum
 from consilia.core.canonical import Json, digest_bytes
 from consilia.core.errors import ProtocolError
+from consilia.core.finite import all_finite
 from consilia.core.update import ProtocolMessage, Release, Vector
 from consilia.core.wire import pack_vector
 from consilia.pipeline.transform import Array, SumContext
@@ -205,9 +206,15 @@ class Coordinator:
         phase = self._plan.phase(record.round)
         pipeline = self._pipelines[phase.index]
         context = SumContext(self._entropy.stream("server", record.round), shared_seed(self._config, record.round))
-        summed = pipeline.chain.decode(total, context) * gathered.factor
+        # From here on in place: a sum, its mean and the step from it are one vector of doubles, whatever the model's size.
+        gathered.total = None
+        summed = np.asarray(pipeline.chain.decode(total, context), np.float64)
+        del total
+        if gathered.factor != 1.0:
+            summed *= gathered.factor
         rule = WeightedMean(self._denominator(record.asked))
         aggregate = rule.finish(WeightedSum(summed, gathered.weight), summed)
+        record.aggregate_norm = float(np.linalg.norm(aggregate))
         dim = state.model.size
         optimizer = server_optimizer(
             phase.plan, coordinator_factor(phase.plan.training, record.round, len(self._plan.schedule)),
@@ -216,16 +223,19 @@ class Coordinator:
         # What the moments of another phase point at may not move any more.
         moments = state.moments if phase.index == state.phase else optimizer.init(dim)
         moved, moments = optimizer.step(state.model, aggregate[:dim], moments)
-        if not np.isfinite(moved).all():
+        if not all_finite(moved):
+            record.aggregate_norm = None
             record.status, record.reason = "skipped", "the step was not finite; the last good model stays"
             return
         state.model, state.moments, state.phase = moved, moments, phase.index
         state.counted.update(dict.fromkeys(names, record.round))
         if state.control is not None:
             share = len(names) / len(self._names)
-            state.control = (state.control + share * aggregate[dim:]).astype(np.float32)
+            aggregate[dim:] *= share
+            aggregate[dim:] += state.control
+            state.control = aggregate[dim:].astype(np.float32)
+        del summed, aggregate
         average(state, self._config.training, record.round, len(self._plan.schedule))
-        record.aggregate_norm = float(np.linalg.norm(aggregate))
         if gathered.updates and (self._config.privacy.unit == "none" or self._config.privacy.noise == "site"):
             # Each vector carries its own noise already (or nothing is protected): its norm costs nothing more.
             record.update_norms = geometry.norms(gathered.updates)

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from itertools import combinations
 
 import numpy as np
 
@@ -10,7 +9,7 @@ from consilia.core.canonical import Json
 from consilia.core.update import Vector
 
 MAX_PAIRS = 12  # beyond that many sites a table of pairs helps nobody, and costs n^2 d
-_BLOCK = 1 << 16  # coordinates at a time: every pair finds them in the processor's cache
+_BLOCK = 1 << 16  # coordinates at a time
 
 
 def norms(updates: Mapping[str, Vector]) -> dict[str, float]:
@@ -28,19 +27,26 @@ def cosines(updates: Mapping[str, Vector], lengths: dict[str, float]) -> dict[st
     if n < 2:
         return {"mean": None, "pairs": {}}
     if n <= MAX_PAIRS:
-        inner = dict.fromkeys(combinations(names, 2), 0.0)
-        for start in range(0, updates[names[0]].size, _BLOCK):
-            parts = {name: updates[name][start : start + _BLOCK] for name in names}
-            for a, b in inner:
-                inner[a, b] += _dot(parts[a], parts[b])
+        inner = {}
+        for place, a in enumerate(names):  # two at a time: those of a whole cohort may take as much memory again
+            one = updates[a]
+            inner.update({(a, b): _inner(one, updates[b]) for b in names[place + 1 :]})
         pairs: dict[str, Json] = {}
         values = [value / lengths[a] / lengths[b] for (a, b), value in inner.items()]
         pairs.update((f"{a}|{b}", value) for (a, b), value in zip(inner, values, strict=True))
         return {"mean": math.fsum(values) / len(values), "pairs": pairs}
     total = np.zeros(updates[names[0]].size)
-    for name in names:  # one at a time: units of a whole cohort would be as much memory again as its updates
-        total += updates[name] / lengths[name]
+    for name in names:
+        update = updates[name]
+        for start in range(0, total.size, _BLOCK):
+            part = slice(start, start + _BLOCK)
+            total[part] += update[part] / lengths[name]
     return {"mean": (float(total @ total) - n) / (n * (n - 1)), "pairs": {}}
+
+
+def _inner(a: Vector, b: Vector) -> float:
+    blocks = (slice(start, start + _BLOCK) for start in range(0, a.size, _BLOCK))
+    return sum(_dot(a[part], b[part]) for part in blocks)
 
 
 def _dot(a: Vector, b: Vector) -> float:

@@ -35,7 +35,10 @@ def average(state: TrainingState, training: TrainingSection, number: int, rounds
         state.tail = Ema(training.ema_decay).update(state.tail, state.model, state.tail_count)
         state.tail_count += 1
     elif training.keep == "tail-average" and number > rounds // 2:
-        state.tail = state.model.astype(np.float64) + (0.0 if state.tail is None else state.tail)
+        if state.tail is None:
+            state.tail = state.model.astype(np.float64)
+        else:
+            state.tail += state.model
         state.tail_count += 1
 
 

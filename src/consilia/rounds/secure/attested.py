@@ -63,9 +63,13 @@ class AttestedSums:
         chain = self._pipelines[self._plan.phase(number).index].chain
         losses: dict[str, float] = {}
 
-        def take(upload: Bytes, site: str) -> Vector:
+        def vector(upload: Bytes, site: str) -> Vector:
             losses[site], packed = read_update(self._open(upload, site, UPDATE, number))
             return chain.unpack(packed, site)
+
+        def take(upload: Bytes, site: str) -> Bytes:
+            vector(upload, site)
+            return upload  # opened again when it is added: so many models would not fit, of many sites
 
         gate = Gate(number, self._plan.digest, digest_bytes(payload), frozenset(asked), take)
         traffic.add(ask(self._transport, gate, kind="train", body={**self._body, "purpose": UPDATE}, counted=counted,
@@ -74,7 +78,7 @@ class AttestedSums:
         rule = WeightedMean()
         total = rule.zero(chain.sent)
         for site in names:
-            rule.add(total, gate.admitted[site], self._weights[site])
+            rule.add(total, vector(gate.admitted[site], site), self._weights[site])
         fewest = max(self._secure.fewest, quorum(self._plan.plan.aggregation.quorum, len(asked)))
         reason = too_few(len(names), len(asked), fewest)
         known = [(self._weights[site], losses[site]) for site in names if math.isfinite(losses[site])]
