@@ -37,6 +37,7 @@ def keeps_a_store(plan: RunPlan, name: str) -> bool:
     """Return True if a site of this run must remember something: charges, sums, or what it keeps from round to round."""
     config = plan.plan
     stateful = config.training.scaffold or config.model.local_layers != "none" or config.messages.top_k is not None
+    stateful = stateful or config.aggregation.mode == "two-phase"  # updates wait there
     return stateful or plan.secure is not None or plan.charges[name].booked
 
 

@@ -9,6 +9,10 @@ from consilia.crypto.attestation.policy import Policy
 from consilia.federation.means import Means
 from consilia.plan.ciphers import paillier_lanes, rlwe_parameters
 from consilia.plan.run_plan import RunPlan, SiteHalf
+from consilia.rounds.asynchronous.aside import Aside
+from consilia.rounds.asynchronous.buffered import Buffered
+from consilia.rounds.asynchronous.two_phase import TwoPhase, readiness
+from consilia.rounds.clear import Clear
 from consilia.rounds.entropy import Entropy
 from consilia.rounds.gather import Gatherer
 from consilia.rounds.pipelines import Pipeline
@@ -16,6 +20,7 @@ from consilia.rounds.secure.attested import AttestedSums
 from consilia.rounds.secure.attested_site import AttestedSite
 from consilia.rounds.secure.cipher import CipherSums
 from consilia.rounds.secure.cipher_site import CipherSite
+from consilia.rounds.secure.cohorts import by_schedule, cohorts_of
 from consilia.rounds.secure.masked import MaskedSums
 from consilia.rounds.secure.masked_site import MaskedSite
 from consilia.rounds.secure.paillier import PaillierCoordinator, PaillierSite
@@ -23,7 +28,6 @@ from consilia.rounds.secure.ports import SiteSum
 from consilia.rounds.secure.rlwe import RlweCoordinator, RlweSite
 from consilia.rounds.secure.schemes import CoordinatorScheme, SiteScheme
 from consilia.rounds.secure.sessions import Party
-from consilia.rounds.secure.shape import UPDATE
 from consilia.rounds.secure.signed import run_context
 from consilia.secagg.transcript import Entry
 from consilia.store.ledger_store import SiteStore
@@ -45,21 +49,15 @@ def site_sum(
     pipelines: Sequence[Pipeline], policy: Policy | None,
 ) -> SiteSum:  # fmt: skip
     """Return a site's half of the plan's secure sum."""
-    everyone, rounds = tuple(sorted(terms.name for terms in plan.sites)), len(plan.schedule)
-
-    def cohort(purpose: str, round_number: int) -> tuple[str, ...]:
-        if purpose != UPDATE:
-            return everyone if 0 < round_number <= rounds + 1 else ()  # the result is scored once more, after the last
-        return tuple(sorted(plan.schedule[round_number - 1])) if 0 < round_number <= rounds else ()
-
     secure = half.secure
     if secure is None:
         raise TypeError("a plan with a secure sum has its terms")  # plan.check sees to it
     if secure.mode == "masks":
         return MaskedSite(
-            half, secure, run=run, party=party, cohort=cohort, share=share, store=store.sessions, entropy=entropy
-        )
-    context = run_context(run, plan.digest, party.roster)
+            half, secure, run=run, party=party, cohort=cohorts_of(plan, secure, half.terms.name), share=share,
+            store=store.sessions, entropy=entropy,
+        )  # fmt: skip
+    context, cohort = run_context(run, plan.digest, party.roster), by_schedule(plan)
     scheme: SiteScheme
     match secure.mode:
         case "attested" if policy is not None:
@@ -83,8 +81,8 @@ def site_sum(
 def gatherer_of(
     plan: RunPlan, means: Means, *, run: str, entropy: Entropy, records: Sequence[Mapping[str, Json]],
     pipelines: Sequence[Pipeline],
-) -> Gatherer | None:  # fmt: skip
-    """Return the coordinator's half of the plan's secure sum; None where updates come in the clear.
+) -> Gatherer | TwoPhase:  # fmt: skip
+    """Return what asks the sites of a run and adds what comes.
 
     Args:
         plan: The checked plan.
@@ -94,15 +92,23 @@ def gatherer_of(
         records: The rounds so far: the transcript goes on from them.
         pipelines: Each phase's pipeline.
     """
-    secure = plan.secure
-    if secure is None or means.roster is None or means.signing is None:
-        return None
+    secure, mode = plan.secure, plan.plan.aggregation.mode
+    if mode == "buffered":
+        return Buffered(plan, run=run, pipelines=pipelines, transport=means.transport)
+    ready = readiness(plan, run=run, transport=means.transport) if mode == "two-phase" else None
+    transport = means.transport if ready is None else Aside(means.transport, ready.take)
+    if secure is None:
+        clear = Clear(plan, run=run, pipelines=pipelines, transport=transport)
+        return clear if ready is None else TwoPhase(plan, ready, clear)
+    if means.roster is None or means.signing is None:
+        raise TypeError("a run with a secure sum has a roster and a key of its coordinator")  # its means see to it
     if secure.mode == "masks":
         entries = [Entry.from_json(record["transcript"]) for record in records if record.get("transcript") is not None]
-        return MaskedSums(
-            plan, secure, run=run, transport=means.transport, roster=means.roster, signing=means.signing,
+        masked = MaskedSums(
+            plan, secure, run=run, transport=transport, roster=means.roster, signing=means.signing,
             entropy=entropy, entries=entries,
         )  # fmt: skip
+        return masked if ready is None else TwoPhase(plan, ready, masked)
     context = run_context(run, plan.digest, means.roster)
     names = tuple(sorted(terms.name for terms in plan.sites))
     scheme: CoordinatorScheme

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from consilia.core.errors import Problem
 from consilia.plan.faults import nearest
 from consilia.plan.phases import phases
+from consilia.plan.rules_asynchronous import asynchronous_problems
 from consilia.plan.schedule import cohort_size
 from consilia.plan.schema import Plan
 from consilia.plan.terms import batches_in_a_pass
@@ -65,8 +66,8 @@ def _bound_holds(plan: Plan, site: str, stated: int, count: int) -> list[Problem
 
 
 def cohort_problems(plan: Plan, sites: int) -> list[Problem]:
-    """Return what client sampling or the quorum ask beyond the number of sites."""
-    rule, problems = plan.aggregation, []
+    """Return what client sampling, rounds that wait for no one, or the quorum ask beyond the number of sites."""
+    rule, problems = plan.aggregation, [*asynchronous_problems(plan, sites)]
     if rule.selection in ("count", "tilted") and (rule.count or 0) > sites:
         problems.append(
             Problem("plan key aggregation.count", f"at most the {sites} sites that take part", f"{rule.count}",

@@ -24,7 +24,7 @@ from consilia.plan.rules_privacy import against
 from consilia.plan.rules_secure import secure_problems, too_short
 from consilia.plan.rules_stacking import once_problems
 from consilia.plan.run_plan import RunPlan, SiteTerms
-from consilia.plan.schedule import cohort_size, schedule
+from consilia.plan.schedule import cohort_size, most_added, schedule
 from consilia.plan.schema import Plan
 from consilia.plan.secure import SecureTerms
 from consilia.plan.terms import site_terms
@@ -67,7 +67,7 @@ def check(
     if found:
         raise PlanError(found)
     asked = schedule(plan.aggregation, public, total_rounds(plan), SharedSeed.of(plan.run.seed))
-    numbers = {"cohort": max(map(len, asked)), "dim": _dim(plan, segments)}
+    numbers = {"cohort": most_added(plan.aggregation, asked), "dim": _dim(plan, segments)}
     if unfit := secure_problems(plan, numbers["cohort"]):  # here also where client sampling varies
         raise PlanError(unfit)
     if plan.privacy.epsilon is not None and plan.privacy.noise_multiplier is not None:

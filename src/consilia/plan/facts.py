@@ -7,6 +7,7 @@ from consilia.core.version import VERSION
 from consilia.plan.notices import initial_source
 from consilia.plan.phases import Phase
 from consilia.plan.run_plan import ADVERSARIES, RunPlan
+from consilia.plan.schedule import most_added
 from consilia.plan.schema import Plan
 from consilia.plan.secure_facts import MessageFacts, SecureFacts, message_facts, secure_facts
 
@@ -61,6 +62,13 @@ class StackFacts(TypedDict):
     pull: float
 
 
+class AsynchronousFacts(TypedDict):
+    """How rounds go that wait for no one: the steps that an update may be behind are `max_staleness`."""
+
+    mode: str
+    max_staleness: int
+
+
 class Facts(TypedDict):
     """A run's public numbers."""
 
@@ -89,6 +97,7 @@ class Facts(TypedDict):
     phases: list[PhaseFacts]
     selection: str
     cohort: int
+    asynchronous: AsynchronousFacts | None
     weights: str
     metrics: str
     evaluation_noise_multiplier: float | None
@@ -129,7 +138,8 @@ def facts(plan: RunPlan) -> Facts:
         "stack": _stack(config),
         "phases": [_phase(plan, phase) for phase in plan.phases],
         "selection": config.aggregation.selection,
-        "cohort": max((len(asked) for asked in plan.schedule), default=0),
+        "cohort": most_added(config.aggregation, plan.schedule),
+        "asynchronous": _asynchronous(config),
         "weights": config.aggregation.weights,
         "metrics": config.evaluation.metrics,
         "evaluation_noise_multiplier": config.evaluation.noise_multiplier,
@@ -144,6 +154,11 @@ def facts(plan: RunPlan) -> Facts:
 
 def _accountants(plan: RunPlan) -> str:
     return "; ".join(sorted({charge.accountant for charge in plan.charges.values()} - {"none"})) or "none"
+
+
+def _asynchronous(plan: Plan) -> AsynchronousFacts | None:
+    rule = plan.aggregation
+    return None if rule.mode == "synchronous" else {"mode": rule.mode, "max_staleness": rule.max_staleness}
 
 
 def _stack(plan: Plan) -> StackFacts | None:

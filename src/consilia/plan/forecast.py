@@ -6,6 +6,7 @@ from consilia.core.canonical import Json
 from consilia.core.update import ProtocolMessage, Release
 from consilia.core.wire import encode
 from consilia.plan.run_plan import RunPlan
+from consilia.plan.schedule import most_added
 from consilia.plan.sizes import exchange_bytes, key_bytes, opening_bytes, score_bytes, update_bytes
 
 
@@ -31,8 +32,9 @@ def forecast(plan: RunPlan) -> Forecast:
     number, evaluation = len(plan.schedule), plan.plan.evaluation
     vector = 4 * plan.spec.dim  # float32, both ways: with SCAFFOLD the control variate travels beside the model
     update = update_bytes(plan)
-    asked = sum(len(cohort) for cohort in plan.schedule)
-    cohort = max((len(names) for names in plan.schedule), default=0)
+    cohort = most_added(plan.plan.aggregation, plan.schedule)
+    waits = plan.plan.aggregation.mode == "synchronous"
+    asked = sum(len(names) for names in plan.schedule) if waits else number * cohort
     beside_update = exchange_bytes(plan, cohort, entries=True)
     beside_score = exchange_bytes(plan, len(plan.sites), entries=False)
     task: dict[str, Json] = {"plan": plan.digest, "run": "x" * 32, "counted": number}

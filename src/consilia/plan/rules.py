@@ -2,6 +2,7 @@
 
 from consilia.core.errors import Problem
 from consilia.plan.phases import phase_rules, phases
+from consilia.plan.rules_asynchronous import asynchronous_rules
 from consilia.plan.rules_data import data_rules
 from consilia.plan.rules_messages import message_rules
 from consilia.plan.rules_own_data import own_data_rules
@@ -16,6 +17,7 @@ from consilia.plan.schema import Plan
 def broken(plan: Plan) -> list[Problem]:
     """Return every rule the plan breaks in any of its phases, keys without effect included."""
     found = [*phase_rules(plan), *stacking_rules(plan), *unused_keys(plan), *secure_rules(plan), *message_rules(plan)]
+    found += asynchronous_rules(plan)
     for phase in phases(plan):
         alone = phase.plan
         found += [*data_rules(alone), *own_data_rules(alone), *training_rules(alone), *privacy_rules(alone)]

@@ -120,6 +120,16 @@ _RULES: tuple[_Rule, ...] = (
         'aggregation.selection = "fraction" or "poisson"',
         lambda p: p.aggregation.selection in ("fraction", "poisson"),
     ),
+    (
+        "aggregation.ready aggregation.max_staleness",
+        'aggregation.mode = "two-phase" or "buffered"',
+        lambda p: p.aggregation.mode != "synchronous",
+    ),
+    (
+        "aggregation.max_participations",
+        'such a mode, and privacy.unit = "record", "patient" or "site"',
+        lambda p: p.aggregation.mode != "synchronous" and p.privacy.unit != "none",
+    ),
     ("aggregation.tilt", 'aggregation.selection = "tilted"', lambda p: p.aggregation.selection == "tilted"),
     ("aggregation.alpha", 'aggregation.weights = "power"', lambda p: p.aggregation.weights == "power"),
     ("aggregation.cap", 'aggregation.weights = "capped"', lambda p: p.aggregation.weights == "capped"),

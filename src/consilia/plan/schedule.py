@@ -4,6 +4,7 @@ The schedule is public, so it buys no amplification; it only limits how often a 
 number is charged.
 """
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -20,7 +21,9 @@ _JITTER = 0.999
 
 
 def cohort_size(rule: AggregationSection, sites: int) -> int | None:
-    """Return how many sites a round asks, or None where that varies (poisson)."""
+    """Return how many sites a round asks, or None where that varies (poisson); where rounds wait for no one, how many it adds."""
+    if rule.mode != "synchronous":
+        return min(rule.ready or math.ceil(sites / 2), sites)
     match rule.selection:
         case "all":
             return sites
@@ -30,6 +33,12 @@ def cohort_size(rule: AggregationSection, sites: int) -> int | None:
             return max(1, int((rule.fraction or 1.0) * sites + 0.5))
         case "poisson":
             return None
+
+
+def most_added(rule: AggregationSection, asked: Schedule) -> int:
+    """Return the most sites that a round of this schedule adds."""
+    most = max(map(len, asked), default=0)
+    return most if rule.mode == "synchronous" else cohort_size(rule, most) or 0
 
 
 def inclusions(rule: AggregationSection, counts: Mapping[str, int]) -> dict[str, float]:
@@ -59,6 +68,8 @@ def inclusions(rule: AggregationSection, counts: Mapping[str, int]) -> dict[str,
 
 def schedule(rule: AggregationSection, counts: Mapping[str, int], rounds: int, seed: SharedSeed) -> Schedule:
     """Return for each round the names of the sites asked, in order of name; a poisson round may ask none.
+
+    Where rounds wait for no one these are all sites: who is ready in a round is not known beforehand.
 
     Args:
         rule: The plan's client sampling.

@@ -143,6 +143,25 @@ class AggregationSection(Section):
     cap: Count | None = Field(None, description="capped: the cap on n.")
     quorum: float = Field(0.5, gt=0, description="Answers needed: a share of the sites asked when <= 1, else a number.")
     deadline_seconds: Positive = Field(600.0, description="How long a round waits.")
+    mode: Literal["synchronous", "two-phase", "buffered"] = Field(
+        "synchronous",
+        description="synchronous: a round waits for all it asked; two-phase: sites train when they can, and a round adds what "
+        "those have that are ready; buffered: the same in the clear, each update leaving when it is done.",
+    )
+    ready: Count | None = Field(
+        None, description="two-phase, buffered: sites that a round adds; half of all, rounded up, when absent."
+    )
+    max_staleness: int = Field(
+        3,
+        ge=0,
+        le=1000,
+        description="two-phase, buffered: steps that the model may have made since a site began; an older update is dropped.",
+    )
+    max_participations: Rounds | None = Field(
+        None,
+        description="two-phase, buffered: updates that a site may begin in the run, which is what its ledger is charged for; "
+        "one a round when absent.",
+    )
 
 
 class EvaluationSection(Section):

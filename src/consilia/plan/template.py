@@ -79,6 +79,8 @@ _EXAMPLES: dict[str, Any] = {
     "aggregation.count": 3,
     "aggregation.fraction": 0.6,
     "aggregation.cap": 5000,
+    "aggregation.ready": 3,
+    "aggregation.max_participations": 20,
     "evaluation.noise_multiplier": 5.0,
     "ledger.max_epsilon": 3.0,
     "stack.count": 3,

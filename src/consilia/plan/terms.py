@@ -52,6 +52,8 @@ def site_terms(
     """
     share, weight = inclusions(plan.aggregation, counts), weights(plan.aggregation, counts)
     turns = [_turns(phase, counts, schedule) for phase in phases]
+    if (most := most_participations(plan)) is not None:  # without phases: nobody knows beforehand who is ready in which
+        turns = [dict.fromkeys(counts, most)]
     found = []
     for site in sorted(counts):
         each = tuple(
@@ -59,6 +61,12 @@ def site_terms(
         )
         found.append(SiteTerms(site, counts[site], weight[site], share[site], each))
     return tuple(found)
+
+
+def most_participations(plan: Plan) -> int | None:
+    """Return how many updates a site may begin in a run whose rounds wait for no one; None where the schedule says it."""
+    rule, rounds = plan.aggregation, plan.training.rounds
+    return None if rule.mode == "synchronous" else min(rule.max_participations or rounds, rounds)
 
 
 def _turns(phase: Phase, counts: Mapping[str, int], schedule: Schedule) -> dict[str, int]:

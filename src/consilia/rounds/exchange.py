@@ -49,7 +49,9 @@ def exchange(
         frame = encode(tasks[site])
         traffic.down += len(frame)
         transport.send(site, frame)
-    for arrival in transport.events(timeout):
+    for arrival in transport.events(timeout, frozenset(tasks)):
+        if arrival.site not in tasks:
+            continue  # late, of an earlier exchange
         if isinstance(arrival, Gone):
             gone(arrival.site, arrival.reason)
             continue

@@ -29,6 +29,9 @@ class Gathered:
         reason: Why there is no total.
         factor: What the decoded total is multiplied by: where sites weigh by themselves, they do it by their share of the
             largest weight.
+        asked: Who was asked to begin an update meanwhile; None where the schedule says it.
+        over: True where no later round can have enough updates.
+        staleness: site -> steps that the model has made since its update in the sum began; None where all start from it.
     """
 
     names: list[str]
@@ -41,6 +44,9 @@ class Gathered:
     traffic: Traffic = field(default_factory=Traffic)
     reason: str | None = None
     factor: float = 1.0
+    asked: tuple[str, ...] | None = None
+    over: bool = False
+    staleness: dict[str, int] | None = None
 
 
 @dataclass

@@ -21,6 +21,7 @@ class RoundRecord:
     asked: list[str] = field(default_factory=list)
     answered: list[str] = field(default_factory=list)
     dropped: dict[str, str] = field(default_factory=dict)
+    staleness: dict[str, int] | None = None
     accuracy: float | None = None
     loss: float | None = None
     accuracy_mean_over_sites: float | None = None

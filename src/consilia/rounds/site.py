@@ -4,19 +4,19 @@ The order is the guarantee: reserve in the site's ledger, train, encode, store t
 only then hand the bytes over. A kill between any two steps leaves the ledger at or above what was released.
 """
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import safetensors.numpy
 
 from consilia.core.canonical import Json, digest_bytes
-from consilia.core.errors import ConsiliaError, ProtocolError
+from consilia.core.errors import ProtocolError
 from consilia.core.update import Bytes, ProtocolMessage, Release, Update, Vector
 from consilia.core.wire import decode, encode, unpack_vector
 from consilia.pipeline.transform import SiteContext
 from consilia.plan.run_plan import SiteHalf
 from consilia.rounds.account import Account
+from consilia.rounds.asynchronous.waiting import Waiting
 from consilia.rounds.entropy import Entropy
 from consilia.rounds.pending import Outcome, Pending
 from consilia.rounds.pipelines import Pipeline, shared_seed
@@ -24,10 +24,10 @@ from consilia.rounds.ports import Learner, LocalState, Score, Trained
 from consilia.rounds.resend import again
 from consilia.rounds.scores import exact, noisy
 from consilia.rounds.secure.ports import SiteSum
+from consilia.rounds.tasks import counted, refusal, refused, require_agreed, text
 from consilia.store.crash import crash_point
 from consilia.store.ledger_store import Purpose, SiteStore
 
-_log = logging.getLogger("consilia.site")
 _PIPELINE = "pipeline."  # begins the names of what transforms keep
 
 
@@ -78,6 +78,8 @@ class Site:
         self._sums = sums
         self._own = own
         self._account = Account(half, run, store, fingerprint=fingerprint, reproducible=entropy.reproducible)
+        waits = store is not None and half.plan.aggregation.mode == "two-phase"
+        self._waiting = Waiting(half, run, store, self._account) if waits and store is not None else None
 
     def require_room(self) -> None:
         """Check that the site's ledger would admit the run, and write nothing.
@@ -108,52 +110,34 @@ class Site:
             if not isinstance(task, ProtocolMessage):
                 raise self._refusal("a task", got="a release", hint="Send tasks to sites")
             number = task.round
-            self._agree(task)
+            require_agreed(task, self._half, self._run)
             if task.kind == "train":
                 return self._begin_training(task)
+            if self._waiting is not None and task.kind == "prepare":
+                said = self._waiting.ready(task)
+                return encode(said) if said is not None else self._book(task, self._digest(task.payload))
+            if self._waiting is not None and task.kind == "add":
+                return self._add(task, self._waiting)
             if task.kind == "evaluate":
                 return self._begin_evaluation(task)
             if task.kind == "sum":
                 return encode(self._under_cover().answer(task))
             return self._close(task)
         except Exception as error:  # a bad row or a full disk costs this site its turn, not the round
-            return self._fault(number, error)
+            return refused(self.name, number, error)
 
     def finish(self, pending: Pending, outcome: Outcome) -> bytes:
         """Seal what was computed, commit it and return it: from then on, and not before, it may be sent."""
         try:
             if isinstance(outcome, Exception):
                 raise outcome
+            if isinstance(outcome, Trained) and self._waiting is not None:
+                return encode(self._waiting.keep(pending, outcome))
             if isinstance(outcome, Trained):
                 return self._finish_training(pending, outcome)
             return self._finish_evaluation(pending, outcome)
         except Exception as error:  # as above
-            return self._fault(pending.task.round, error)
-
-    def _fault(self, number: int, error: Exception) -> bytes:
-        if isinstance(error, ConsiliaError):
-            _log.warning("site %s refused round %d: %s", self.name, number, error)
-            return self._answer("refused", number, error)
-        _log.error("site %s failed in round %d", self.name, number, exc_info=error)
-        return self._answer("failed", number, error)
-
-    def _answer(self, kind: str, number: int, error: Exception) -> bytes:
-        return encode(ProtocolMessage(kind, self.name, number, {"error": type(error).__name__}))
-
-    def _agree(self, task: ProtocolMessage) -> None:
-        for key, mine in (("plan", self._half.digest), ("run", self._run)):
-            if task.body.get(key) != mine:
-                raise self._refusal(
-                    f"a task of {key} {mine[:12]}",
-                    got=str(task.body.get(key))[:12],
-                    hint="Both ends must have checked the same plan",
-                )
-        if task.site != self.name or task.kind not in ("train", "evaluate", "sum", "close"):
-            raise self._refusal(
-                "a train, evaluate, sum or close task of its own",
-                got=f"{task.kind} for {task.site}",
-                hint="Ask each site by its name",
-            )
+            return refused(self.name, pending.task.round, error)
 
     def _under_cover(self) -> SiteSum:
         if self._sums is None:
@@ -163,7 +147,7 @@ class Site:
         return self._sums
 
     def _refusal(self, needs: str, got: str, hint: str) -> ProtocolError:
-        return ProtocolError.of(f"site {self.name}", needs=needs, got=got, hint=hint)
+        return refusal(self.name, needs, got, hint)
 
     def _begin_training(self, task: ProtocolMessage) -> bytes | Pending:
         model_digest = self._digest(task.payload)
@@ -173,6 +157,24 @@ class Site:
         self._account.forward(task.round, "update", model_digest)
         if self._sums is not None:
             self._sums.ready("update", task, model_digest)
+        return self._book(task, model_digest)
+
+    def _add(self, task: ProtocolMessage, waiting: Waiting) -> bytes:
+        """Give the round the update that waits here."""
+        model_digest = text(task, "model")
+        sealed = self._sealed(task, "update", model_digest)
+        if sealed is not None:
+            return sealed
+        self._account.forward(task.round, "update", model_digest)
+        if self._sums is not None:
+            self._sums.ready("update", task, model_digest)
+        taken = waiting.take(task)
+        secret = self._entropy.stream("add", self.name, task.round)
+        pending = Pending(task, model_digest, taken.hold, self._learner, taken.trained.vector, self._local(task), secret,
+                          taken.factor)  # fmt: skip
+        return self._finish_training(pending, taken.trained)
+
+    def _book(self, task: ProtocolMessage, model_digest: str) -> Pending:
         payload = self._payload(task)
         local = self._local(task)
         phase = self._half.phase(task.round).index
@@ -206,12 +208,13 @@ class Site:
             state = safetensors.numpy.save(kept) if kept else None
             if hold is not None:
                 self._store.commit(
-                    hold, release=release, model_digest=pending.model_digest, local_state=state, counted=_counted(task)
-                )
-            elif state is not None or self._sums is not None:
+                    hold, release=release, model_digest=pending.model_digest, local_state=state, counted=counted(task),
+                    round=task.round,
+                )  # fmt: skip
+            elif state is not None or self._sums is not None or self._waiting is not None:
                 self._store.seal_free(
                     self._run, task.round, release=release, model_digest=pending.model_digest, local_state=state,
-                    counted=_counted(task),
+                    counted=counted(task),
                 )  # fmt: skip
         crash_point("site.after_commit")
         return release
@@ -219,7 +222,8 @@ class Site:
     def _context(self, pending: Pending) -> SiteContext:
         local = pending.local or {}
         state = {name.removeprefix(_PIPELINE): value for name, value in local.items() if name.startswith(_PIPELINE)}
-        return SiteContext(pending.secret, shared_seed(self._half.plan, pending.task.round), self._share, state)
+        shared = shared_seed(self._half.plan, pending.task.round)
+        return SiteContext(pending.secret, shared, self._share * pending.factor, state)
 
     def _seal(
         self, update: Update, context: SiteContext, pending: Pending, loss: float | None, metrics: dict[str, Json]
@@ -282,10 +286,10 @@ class Site:
         return vector
 
     def _local(self, task: ProtocolMessage) -> LocalState | None:
-        counted = _counted(task)
-        if self._store is None or counted < 1:
+        newest = counted(task)
+        if self._store is None or newest < 1:
             return None
-        state = self._store.local_state(self._run, counted)
+        state = self._store.local_state(self._run, newest)
         return None if state is None else safetensors.numpy.load(state)
 
     def _close(self, task: ProtocolMessage) -> bytes:
@@ -293,8 +297,3 @@ class Site:
         status = str(task.body.get("status", "done"))
         head = self._account.close(status)
         return encode(ProtocolMessage("closed", self.name, task.round, {"ledger_head": head}))
-
-
-def _counted(task: ProtocolMessage) -> int:
-    counted = task.body.get("counted")
-    return counted if isinstance(counted, int) and not isinstance(counted, bool) and counted > 0 else 0

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, bindparam, delete, func, insert, select, upda
 
 from consilia.core.canonical import digest_bytes
 from consilia.core.errors import StoreError
+from consilia.store import prepared
 from consilia.store.tables import local_states, sealed
 
 
@@ -60,7 +61,7 @@ def put_sealed(
     model_digest: str,
     position: int | None,
 ) -> None:
-    """Store a release in place of the one of an earlier round."""
+    """Store a release in place of the one of an earlier round; the update that it was made of waits no longer."""
     values = {
         "round": round, "model_digest": model_digest, "release_digest": release_digest, "position": position,
         "release": release,
@@ -69,6 +70,8 @@ def put_sealed(
     replaced = connection.execute(_replace_sealed, {"b_run": run, "b_purpose": purpose, **values})
     if replaced.rowcount == 0:
         connection.execute(_put_sealed, {"run": run, "purpose": purpose, **values})
+    if purpose == "update":
+        prepared.drop(connection, run=run)
 
 
 def get_sealed(
@@ -113,7 +116,8 @@ def get_state(connection: Connection, who: str, *, run: str, round: int) -> byte
 
 
 def drop(connection: Connection, *, run: str) -> None:
-    """Drop a run's sealed releases and its states of every round."""
+    """Drop a run's sealed releases, its states of every round and the update that waits."""
+    prepared.drop(connection, run=run)
     connection.execute(_drop_sealed, {"b_run": run})
     connection.execute(_drop_states, {"b_run": run, "b_kept": -1})
 

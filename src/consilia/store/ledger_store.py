@@ -146,8 +146,11 @@ class SiteStore(LedgerView):
         model_digest: str,
         local_state: bytes | None,
         counted: int | None = None,
+        round: int | None = None,
     ) -> str:
         """Seal a release and commit its charge in one transaction, before its first byte is sent.
+
+        The run's update that waited to be released waits no longer: it is released once.
 
         Args:
             hold: The charge it was computed under.
@@ -156,6 +159,7 @@ class SiteStore(LedgerView):
             local_state: What the site keeps for later rounds, pending until the round counts; None: nothing.
             counted: The last round that counted for this site: its state is kept beside the new one and those
                 of rounds that did not count are dropped. The round before when absent.
+            round: The round that the release is for, where it was charged in an earlier one.
 
         Returns:
             The chain's head.
@@ -183,8 +187,8 @@ class SiteStore(LedgerView):
             head = self._chains.append(connection, entry)
             crash_point("ledger.commit.charged")
             self._keep(
-                connection, held.run, purpose, held.round, release, release_digest, model_digest, entry.index,
-                local_state, counted,
+                connection, held.run, purpose, held.round if round is None else round, release, release_digest, model_digest,
+                entry.index, local_state, counted,
             )  # fmt: skip
         return head
 

@@ -12,8 +12,11 @@ from consilia.dp.event import AnyEvent
 from consilia.dp.ledger import Allotment, Relation
 from consilia.store import kept
 from consilia.store.chains import Chains
+from consilia.store.consents import Consents
 from consilia.store.engine import open_engine, reading
 from consilia.store.fingerprint import SiteKey
+from consilia.store.inbox import Inbox
+from consilia.store.prepared import Preparations
 from consilia.store.sessions import Sessions
 from consilia.store.tables import SITE_GROWS_FROM, SITE_VERSION, site_header, site_metadata
 
@@ -34,6 +37,9 @@ class LedgerView:
         self._fingerprints: dict[str, str] = {}
         self._lock = threading.RLock()  # the fold is shared by this process's threads
         self.sessions = Sessions(self._engine, self._who)
+        self.preparations = Preparations(self._engine, self._who)
+        self.inbox = Inbox(self._engine, self._who)
+        self.consents = Consents(self._engine, self._who)
 
     @classmethod
     def open(cls, path: Path, site: str) -> Self:

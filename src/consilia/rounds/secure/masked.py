@@ -11,6 +11,7 @@ from consilia.core.update import Bytes, ProtocolMessage, Release
 from consilia.crypto.signing import SigningKey
 from consilia.plan.run_plan import RunPlan
 from consilia.plan.secure import SecureTerms
+from consilia.rounds.asynchronous.cohort import Cohort
 from consilia.rounds.entropy import Entropy
 from consilia.rounds.exchange import Traffic, ask, exchange
 from consilia.rounds.gather import Gathered, Metrics, Scored, quorum, too_few
@@ -25,7 +26,16 @@ from consilia.secagg.roster import Roster
 from consilia.secagg.server import Abort, Deadline, Done, Lost, Output, Received, Send, ServerState
 from consilia.secagg.transcript import Entry
 
-_TASKS = {UPDATE: "train", EVALUATION: "evaluate"}
+
+@dataclass(frozen=True)
+class _Task:
+    """What asks a site for its vector, beside what every task of a session says."""
+
+    kind: str
+    payload: bytes
+    counted: Mapping[str, int]
+    body: Mapping[str, Json] = field(default_factory=dict)
+    beside: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
 
 
 @dataclass
@@ -81,18 +91,26 @@ class MaskedSums:
         self._told: dict[str, int] = {}
         self._names = tuple(sorted(terms.name for terms in plan.sites))
         self._timeout = plan.plan.aggregation.deadline_seconds
+        self._named = plan.plan.aggregation.mode == "two-phase"  # elsewhere the schedule says who is asked
         self._last: tuple[Session, Done] | None = None
 
     def updates(self, number: int, asked: Sequence[str], payload: bytes, counted: Mapping[str, int]) -> Gathered:
         """Ask a round's cohort to train, and learn the sum of those who come through."""
+        return self._gather(number, tuple(sorted(asked)), payload, _Task("train", payload, counted))
+
+    def add(self, cohort: Cohort, payload: bytes, counted: Mapping[str, int]) -> Gathered:
+        """Learn the sum of the updates that wait at a cohort; the model is named, and sent to nobody."""
+        task = _Task("add", b"", counted, cohort.body, cohort.beside)
+        return self._gather(cohort.round, cohort.names, payload, task)
+
+    def _gather(self, number: int, cohort: tuple[str, ...], payload: bytes, task: _Task) -> Gathered:
         self._last = None
-        cohort = tuple(sorted(asked))
         try:
             session = self._session(UPDATE, number, cohort, payload)
         except PlanError:  # the plan was checked, so it is the schedule's draw
             why = f"{len(cohort)} sites were to be asked, too few for a secure sum"
             return Gathered([], dict.fromkeys(cohort, "too few were asked"), None, 0.0, {}, reason=why)
-        ended = self._sum(session, payload, counted)
+        ended = self._sum(session, task)
         dropped = {site: drop.reason for site, drop in sorted(ended.end.dropped.items())}
         if isinstance(ended.end, Abort):
             return Gathered([], dropped, None, 0.0, ended.metrics, traffic=ended.traffic, reason=ended.end.reason)
@@ -100,7 +118,7 @@ class MaskedSums:
         total, numbers = shape_of(self._plan, self._secure, UPDATE, number, len(self._names)).split(
             session.ring.center(ended.end.total)
         )
-        reason = too_few(len(names), len(asked), quorum(self._plan.plan.aggregation.quorum, len(asked)))
+        reason = too_few(len(names), len(cohort), quorum(self._plan.plan.aggregation.quorum, len(cohort)))
         self._last = session, ended.end
         heaviest = max(terms.weight for terms in self._plan.sites)
         weight, loss = weight_and_loss(self._plan, names, numbers)
@@ -109,10 +127,16 @@ class MaskedSums:
             ended.metrics, loss=loss, traffic=ended.traffic, reason=reason, factor=heaviest,
         )  # fmt: skip
 
-    def scores(self, number: int, payload: bytes, counted: Mapping[str, int]) -> Scored:
-        """Ask every site how a model does on its held-out rows, and learn the sums."""
-        session = self._session(EVALUATION, number, self._names, payload)
-        ended = self._sum(session, payload, counted)
+    def scores(
+        self, number: int, payload: bytes, counted: Mapping[str, int], of: Sequence[str] | None = None
+    ) -> Scored:
+        """Ask every site, or some, how a model does on its held-out rows, and learn the sums."""
+        cohort = self._names if of is None else tuple(sorted(of))
+        try:
+            session = self._session(EVALUATION, number, cohort, payload)
+        except PlanError:  # as above
+            return Scored({}, None, Traffic())
+        ended = self._sum(session, _Task("evaluate", payload, counted))
         if isinstance(ended.end, Abort):
             return Scored({}, None, ended.traffic)
         total = session.ring.center(ended.end.total)
@@ -139,7 +163,7 @@ class MaskedSums:
             roster=self._roster, cohort=cohort,
         )  # fmt: skip
 
-    def _sum(self, session: Session, payload: bytes, counted: Mapping[str, int]) -> _Ended:
+    def _sum(self, session: Session, task: _Task) -> _Ended:
         run = _Run(session, *server.start(session))
         while True:
             sends = {output.site: output.message for output in run.outputs if isinstance(output, Send)}
@@ -148,7 +172,7 @@ class MaskedSums:
                 return _Ended(end, run.metrics, run.traffic)
             run.outputs = []
             if all(isinstance(message, Inbox) for message in sends.values()):
-                self._ask_for_vectors(run, sends, payload, counted)
+                self._ask_for_vectors(run, sends, task)
             else:
                 self._ask(run, sends)
             if not run.outputs:
@@ -160,6 +184,8 @@ class MaskedSums:
         packed: dict[int, bytes] = {}  # most stages tell everyone the same
         for site, message in messages.items():
             body = {**self._body(run.session), "stage": message.STAGE}
+            if isinstance(message, Begin) and self._named:
+                body["cohort"] = list(run.session.cohort)
             if isinstance(message, Begin) and run.session.purpose == UPDATE:
                 body["entries"] = [entry.to_json() for entry in self._entries[self._told.get(site, 0) :]]
             if id(message) not in packed:
@@ -191,9 +217,7 @@ class MaskedSums:
             self._told[site] = len(self._entries)  # it has checked what came along, or it would have refused
         return Received(site, message)
 
-    def _ask_for_vectors(
-        self, run: _Run, inboxes: Mapping[str, ToSite], payload: bytes, counted: Mapping[str, int]
-    ) -> None:
+    def _ask_for_vectors(self, run: _Run, inboxes: Mapping[str, ToSite], task: _Task) -> None:
         session = run.session
         expected = session.session_id.hex()
 
@@ -202,11 +226,12 @@ class MaskedSums:
 
         gate = Gate(session.round, self._plan.digest, session.model_digest, frozenset(inboxes), take)
         beside: dict[str, dict[str, Json]] = {
-            site: {"inbox": base64.b64encode(inbox.to_bytes()).decode()} for site, inbox in inboxes.items()
+            site: {"inbox": base64.b64encode(inbox.to_bytes()).decode(), **task.beside.get(site, {})}
+            for site, inbox in inboxes.items()
         }
         run.traffic.add(ask(
-            self._transport, gate, kind=_TASKS[session.purpose], body=self._body(session), counted=counted,
-            payload=payload, timeout=self._timeout, beside=beside,
+            self._transport, gate, kind=task.kind, body={**self._body(session), **task.body}, counted=task.counted,
+            payload=task.payload, timeout=self._timeout, beside=beside,
         ))  # fmt: skip
         run.metrics = {site: told for site, told in gate.metrics.items() if told.get("session") == expected}
         for site, why in gate.dropped.items():

@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from consilia.plan.run_plan import SiteHalf
 from consilia.plan.secure import SecureTerms
 from consilia.rounds.entropy import Entropy
 from consilia.rounds.lanes import score_numbers, update_numbers
+from consilia.rounds.secure.cohorts import Cohorts
 from consilia.rounds.secure.kept import Sum
 from consilia.rounds.secure.sessions import Party, session_of
 from consilia.rounds.secure.shape import EVALUATION, UPDATE, shape_of
@@ -35,7 +36,7 @@ class MaskedSite:
         secure: The plan's secure sum.
         run: Id of the run.
         party: The site's keys, and whom it believes.
-        cohort: (purpose, round) -> who is asked, by the public schedule.
+        cohort: Who is in a sum.
         share: The site's weight over the largest of any site's.
         store: Where sums under way are kept.
         entropy: Source of secret randomness.
@@ -50,7 +51,7 @@ class MaskedSite:
     """
 
     def __init__(
-        self, half: SiteHalf, secure: SecureTerms, *, run: str, party: Party, cohort: Callable[[str, int], tuple[str, ...]],
+        self, half: SiteHalf, secure: SecureTerms, *, run: str, party: Party, cohort: Cohorts,
         share: float, store: Sessions, entropy: Entropy,
     ) -> None:  # fmt: skip
         self._half = half
@@ -126,10 +127,11 @@ class MaskedSite:
                 self._who, needs=f"the session of round {task.round} in which it has answered", got="another one",
                 hint="A site's answer is in one sum and no other: after a kill the round is lost, the next one goes on",
             )  # fmt: skip
-        if self._name not in self._cohort(purpose, task.round):
+        cohort = self._cohort(purpose, task.round, task.body.get("cohort"))
+        if self._name not in cohort:
             raise self._refusal("a round of the schedule that asks it", f"round {task.round}")
         rng = self._entropy.stream("sum", purpose, self._name, task.round)
-        session = self._session(purpose, task.round, model, begin.session_id)
+        session = self._session(purpose, task.round, model, begin.session_id, cohort)
         state = client.start(session, self._party.identity, consortium=self._party.consortium, rng=rng)
         self._sums[purpose] = Sum(state)
 
@@ -160,17 +162,19 @@ class MaskedSite:
         if raw is None:
             return None
         return Sum.from_bytes(
-            raw, lambda model, sid: self._session(purpose, round_number, model, sid), self._party.identity
+            raw, lambda model, sid, cohort: self._session(purpose, round_number, model, sid, cohort), self._party.identity
         )
 
     def _witness(self, round_number: int) -> Witness | None:
         found = self._found(UPDATE, round_number)
         return found.witness if found is not None and found.upload else None
 
-    def _session(self, purpose: str, round_number: int, model: str, session_id: bytes) -> Session:
+    def _session(
+        self, purpose: str, round_number: int, model: str, session_id: bytes, cohort: tuple[str, ...]
+    ) -> Session:
         return session_of(
             self._half, self._secure, run=self._run, purpose=purpose, round_number=round_number, model_digest=model,
-            session_id=session_id, roster=self._party.roster, cohort=self._cohort(purpose, round_number),
+            session_id=session_id, roster=self._party.roster, cohort=cohort,
         )  # fmt: skip
 
     def _text(self, task: ProtocolMessage, key: str) -> str:

@@ -45,9 +45,12 @@ def session_of(
     """
     if secure.ring is None:
         raise TypeError("a sum under masks has a ring")  # plan.check sees to it
+    fewest = len(cohort) - secure.dropouts
+    if plan.plan.aggregation.mode == "two-phase":
+        fewest = max(fewest, secure.fewest)  # a cohort that is smaller from the start has used up what may drop out
     return Session(
         run=run, round=round_number, purpose=purpose, plan_digest=plan.digest, model_digest=model_digest, roster=roster,
-        cohort=cohort, session_id=session_id, adversary=secure.adversary, fewest=len(cohort) - secure.dropouts,
+        cohort=cohort, session_id=session_id, adversary=secure.adversary, fewest=fewest,
         colluders=secure.colluders, ring=secure.ring,
         dim=shape_of(plan, secure, purpose, round_number, len(roster.members)).dim,
     )  # fmt: skip
