@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Column, Engine, Float, LargeBinary, String, Table, Text, insert, select, update
+from sqlalchemy import Column, Engine, Float, LargeBinary, String, Table, Text, delete, insert, select, update
 
 from consilia.core.errors import StoreError
 from consilia.store.engine import reading, writing
@@ -110,6 +110,11 @@ class Consents:
         with writing(self._engine, self._who, "consent.approve") as connection:
             if connection.execute(select(approvals).where(approvals.c.digest == digest)).first() is None:
                 connection.execute(insert(approvals).values(digest=digest, at=time.time()))
+
+    def withdraw(self, digest: str) -> None:
+        """Take back an approval; what was agreed to stays agreed to."""
+        with writing(self._engine, self._who, "consent.withdraw") as connection:
+            connection.execute(delete(approvals).where(approvals.c.digest == digest))
 
     def approved(self) -> frozenset[str]:
         """Return the digests of all plans that a steward approved."""
