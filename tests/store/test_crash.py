@@ -28,6 +28,10 @@ _ENDS = [f"{name}.{where}:1" for name in ("journal.finish", "ledger.close") for 
 _ROUND = [f"{name}.{where}:2" for name in ("ledger.reserve", "ledger.commit") for where in _EACH]
 _ROUND += ["ledger.commit.charged:2"]
 _JOURNAL = [f"journal.commit.{where}:2" for where in _EACH]
+ELSEWHERE = (
+    "queue.submit", "queue.take", "queue.renew", "queue.leave", "queue.end", "queue.stop", "journal.export",
+    "inbox.begin", "inbox.keep", "consent.note", "consent.close", "consent.approve",
+)  # fmt: skip
 _FREE = [f"ledger.seal.{where}:2" for where in _EACH]
 CASES = [
     *((place, "private") for place in _ONCE + _ENDS + _ROUND + _JOURNAL),
@@ -167,6 +171,8 @@ def test_every_crash_point_of_the_store_is_killed_at() -> None:
         for name in ("identity", "session.keep", "session.forget", "transcript.note")
         for where in _EACH
     }
+    # tests/store/test_runs_crash.py and test_site_crash.py
+    elsewhere |= {f"{name}.{where}" for name in ELSEWHERE for where in _EACH}
     # tests/rounds/asynchronous/test_kill.py, where updates wait
     elsewhere |= {f"{name}.{where}" for name in ("prepared.keep", "prepared.drop") for where in _EACH}
     assert names == {place.partition(":")[0] for place, _ in CASES} | elsewhere

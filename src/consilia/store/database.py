@@ -22,7 +22,7 @@ from consilia.store.journal_tables import (
 from consilia.store.locks import Lock, Taken, lock
 from consilia.store.place import place_of
 from consilia.store.postgres import engine_of
-from consilia.store.recognise import recognise
+from consilia.store.recognise import SHARED, recognise
 
 RECONNECT_SECONDS = 60.0  # how long a server may be away before a run gives up
 _PAUSES = (0.05, 1.0)  # seconds between tries, doubled from the first to the last
@@ -30,53 +30,67 @@ _T = TypeVar("_T")
 
 
 class Database:
-    """A store of one run (a file) or of many (a URL). Nothing in it is changed before `upgrade`.
+    """A store of one run (a file) or of many. Nothing in it is changed before `upgrade`.
 
     Args:
         place: A path, or a URL.
         name: How errors name the store, before its place.
         run: The run wanted of a file of one run; None: any.
-        create: Whether an empty or missing one may be filled.
+        create: Whether an empty or missing one may be filled: by URL for many runs, by path for this run.
+        many: It must be a store of many runs, also by path.
         read_only: Only to read; then a file or folder that this user may not write will do.
 
     Raises:
         StoreError: If it cannot be opened, or is another program's, of another kind, owner or version.
     """
 
-    def __init__(self, place: Path | str, name: str, *, run: str | None, create: bool, read_only: bool = False) -> None:
-        self.place = place_of(place)
-        self.who = f"{name} {self.place.label}"
-        self._owner = self.place.owner(run)
+    def __init__(
+        self, place: Path | str, name: str, *, run: str | None, create: bool, many: bool = False, read_only: bool = False
+    ) -> None:  # fmt: skip
+        self._place = place_of(place)
+        self.who = f"{name} {self._place.label}"
+        many = many or not isinstance(place, Path)
+        self._owner = SHARED if many or run is None else run
+        self._names = (SHARED,) if many else (run, SHARED) if run is not None else ()
         self._create = create
         sealed = False
-        if self.place.url is not None:
-            self._engine = engine_of(self.place.url, self.who, pooled=True)
+        if self._place.url is not None:
+            self._engine = engine_of(self._place.url, self.who, pooled=True)
         else:
-            path = self.place.path or Path()
-            exists = path.exists()
-            sealed = read_only and exists and not files.writable(path)
+            path = self._place.path or Path()
+            sealed = read_only and path.exists() and not files.writable(path)
             self._engine = files.file_engine(path, self.who, create=create, sealed=sealed)
         try:
             with faults(self.who), self._view() as connection:
-                self._found = self._recognise(connection)
-            if self.place.path is not None and not sealed:
+                found = self._recognise(connection)
+            self.version, self._owner = found or (0, self._owner)
+            if self._place.path is not None and not sealed:
                 files.write_ahead(self._engine, self.who)
         except BaseException:
             self.close()
             raise
 
     @property
-    def version(self) -> int:
-        """Of the tables as they are; 0 for none."""
-        return self._found or 0
+    def shared(self) -> bool:
+        """Whether many runs share it."""
+        return self._owner == SHARED
 
-    def lock(self, run: str) -> Lock:
-        """Take a run's lock.
+    @property
+    def on_server(self) -> bool:
+        """Whether it is PostgreSQL."""
+        return self._place.url is not None
+
+    def lock_file(self, run: str) -> Path:
+        """Return the file of a lock, of many; SQLite only."""
+        return self._place.lock_file(run)
+
+    def lock(self, run: str | None) -> Lock:
+        """Take the lock of one run of many, or of the one that there is.
 
         Raises:
             StoreError: If another process holds it.
         """
-        return self._patiently(lambda _again: lock(self.place, run, self.who), waits=False)
+        return self._patiently(lambda _again: lock(self._place, run if self.shared else None, self.who), waits=False)
 
     def upgrade(self) -> None:
         """Make the tables, or bring them to this version, in one transaction.
@@ -84,11 +98,11 @@ class Database:
         Raises:
             StoreError: If they cannot be written.
         """
-        if self._found == JOURNAL_VERSION:
+        if self.version == JOURNAL_VERSION:
             return
 
         def work(connection: Connection, _again: bool) -> None:
-            if self.place.url is not None:
+            if self.on_server:
                 connection.execute(text("SELECT pg_advisory_xact_lock(hashtext('consilia upgrade'))"))
             # Asked again under the write lock: two processes may have seen the store empty, or old.
             found = self._recognise(connection)
@@ -97,14 +111,14 @@ class Database:
                 header = {"kind": "journal", "version": JOURNAL_VERSION, "name": self._owner}
                 connection.execute(insert(journal_header).values(header))
                 connection.execute(insert(revision).values(version_num=str(JOURNAL_VERSION)))
-            elif found != JOURNAL_VERSION:
+            elif found[0] != JOURNAL_VERSION:
                 from consilia.store.migrations import migrate  # noqa: PLC0415  (Alembic: only for a store of an older release)
 
-                migrate(connection, found)
+                migrate(connection, found[0])
                 connection.execute(update(journal_header).values(version=JOURNAL_VERSION))
 
         self.write("store.create", work)
-        self._found = JOURNAL_VERSION
+        self.version = JOURNAL_VERSION
 
     def write(self, point: str, work: Callable[[Connection, bool], _T], *, held: Lock | None = None) -> _T:
         """Run one durable transaction: all of it is on disk when this returns, or none of it.
@@ -170,13 +184,13 @@ class Database:
     @contextmanager
     def _view(self) -> Iterator[Connection]:
         options: dict[str, Any] = {files.READING: True}
-        if self.place.url is not None:
+        if self.on_server:
             options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         with self._engine.connect().execution_options(**options) as connection, connection.begin():
             yield connection
 
-    def _recognise(self, connection: Connection) -> int | None:
+    def _recognise(self, connection: Connection) -> tuple[int, str] | None:
         return recognise(
             connection, self.who, header=journal_header, kind="journal", versions=(JOURNAL_GROWS_FROM, JOURNAL_VERSION),
-            name=self._owner, create=self._create,
+            names=self._names, create=self._create,
         )  # fmt: skip

@@ -39,9 +39,10 @@ def open_engine(
     """
 
     def look(connection: Connection) -> int | None:
-        return recognise(
-            connection, who, header=header, kind=kind, versions=(grows_from, version), name=name, create=True
+        found = recognise(
+            connection, who, header=header, kind=kind, versions=(grows_from, version), names=(name,), create=True
         )
+        return None if found is None else found[0]
 
     engine = file_engine(path, who, create=True)
     try:

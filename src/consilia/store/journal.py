@@ -6,23 +6,17 @@ After a kill at any moment the run stands at round r or r + 1, never between.
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, NoReturn, Self, TypeVar, get_args
+from typing import Any, NoReturn, Self
 
-from sqlalchemy import Column, Connection, Row, Select, bindparam, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
 from consilia.core.canonical import Json, canonical_bytes, digest_bytes
 from consilia.core.errors import StoreError
-from consilia.store.database import Database
-from consilia.store.faults import faults
 from consilia.store.journal_tables import journal_records, journal_run, journal_state, queue
-from consilia.store.locks import Lock
+from consilia.store.journal_view import JournalView, Status, columns, of_kind
 
-Status = Literal["running", "done", "stopped", "failed"]
-_Kind = TypeVar("_Kind")
+__all__ = ["Journal", "Status"]
 
-# Not the epoch: a file of version 1 that is only read has none.
-_columns = select(*(column for column in journal_run.c if column.name != "epoch"))
 _put_record = insert(journal_records)
 _put_state = insert(journal_state)
 # In place: faster than delete and insert, and a file stays flat.
@@ -37,7 +31,7 @@ _go_on = update(journal_run).where(
 _queued = update(queue).where(queue.c.run == bindparam("b_run"))
 
 
-class Journal:
+class Journal(JournalView):
     """One run, in a file of its own or in a store of many. One process at a time may write it; others may read.
 
     Guarantees:
@@ -46,20 +40,14 @@ class Journal:
     """
 
     def __init__(self, place: Path | str, run: str | None, *, create: bool, read_only: bool) -> None:
-        self._db = Database(place, "the journal", run=run, create=create, read_only=read_only)
-        self._who = self._db.who
-        self._lock: Lock | None = None
+        super().__init__(place, run, create=create, read_only=read_only)
         self._epoch = 1
+        if read_only:
+            return
         try:
-            if run is None and self._db.place.shared:
-                raise StoreError.of(
-                    self._who, needs="the name of a run", got="none", hint="It holds many: name one of them"
-                )
-            self._run = run
-            if not read_only:
-                self._lock = self._db.lock(run or "")
-                # Under the lock: a process of an older release may not find its tables changed.
-                self._db.upgrade()
+            self._lock = self._db.lock(run)
+            # Under the lock: a process of an older release may not find its tables changed.
+            self._db.upgrade()
         except BaseException:
             self.close()
             raise
@@ -69,7 +57,7 @@ class Journal:
         """Begin a run at round 0 with its first state.
 
         Args:
-            place: A path, of a file for this run alone; or the URL of a store of many runs.
+            place: A store of many runs; or the path of a file, made here, for this run alone.
             run: Its name.
             plan_json: What was agreed on, as a text.
             digest: Of the plan.
@@ -84,7 +72,7 @@ class Journal:
             kept = {"run": run, "digest": digest_bytes(state), "state": state}
 
             def work(connection: Connection, again: bool) -> None:
-                found = connection.execute(_columns.where(journal_run.c.run == run)).first()
+                found = connection.execute(columns.where(journal_run.c.run == run)).first()
                 if found is not None and again and (found.plan, found.digest, found.round) == (plan_json, digest, 0):
                     return
                 if found is not None:
@@ -94,6 +82,8 @@ class Journal:
                     )  # fmt: skip
                 connection.execute(insert(journal_run).values(begun))
                 connection.execute(_put_state, kept)
+                if journal._db.shared:
+                    connection.execute(_queued, {"b_run": run, "status": "running"})
 
             journal._db.write("journal.create", work)
             journal._load()
@@ -107,7 +97,7 @@ class Journal:
         """Open a run that was begun.
 
         Args:
-            place: The path of its file, or the URL of a store of many runs.
+            place: A store of many runs, or the path of the run's own file.
             run: Which one; a file of one run needs no name.
             read_only: Do not take the run's lock, and change nothing: for a report on a run that another process is writing.
 
@@ -124,61 +114,15 @@ class Journal:
             raise
         return journal
 
-    def _load(self) -> None:
-        def work(connection: Connection) -> tuple[Row[Any] | None, Row[Any] | None]:
-            row = connection.execute(self._of_run(_columns, journal_run.c.run)).one_or_none()
-            return row, connection.execute(self._of_run(select(journal_state), journal_state.c.run)).one_or_none()
-
-        row, state = self._db.read(work)
-        if row is None or state is None:
-            raise StoreError.of(
-                self._who, needs="a run" if self._run is None else f"run {self._run!r}",
-                got="none: its process was killed before the run began", hint="Start the run again",
-            )  # fmt: skip
-        with faults(self._who):
-            self._take(row)
-        if not isinstance(state.state, bytes) or digest_bytes(state.state) != state.digest:
-            raise StoreError.of(
-                self._who, needs=f"a state with digest {state.digest[:12]}", got="other bytes",
-                hint="The file was changed on disk: restore it from a copy",
-            )  # fmt: skip
-        self.state: bytes = state.state
-
-    def _take(self, row: Row[Any]) -> None:
-        # SQLite keeps any kind of value in any column: what is not of its kind was not written by a journal.
-        self.run: str = _of_kind(row.run, str)
-        self.plan_json: str = _of_kind(row.plan, str)
-        self.digest: str = _of_kind(row.digest, str)
-        if row.status not in get_args(Status):
-            raise ValueError("not a status")
-        self.status: Status = row.status
-        self.reason: str | None = None if row.reason is None else _of_kind(row.reason, str)
-        self.round: int = _of_kind(row.round, int)
-        self.result: dict[str, Json] | None = None if row.result is None else _of_kind(json.loads(row.result), dict)
-
     def _claim(self) -> None:
         mine = update(journal_run).where(journal_run.c.run == self.run).values(epoch=journal_run.c.epoch + 1)
         epoch = select(journal_run.c.epoch).where(journal_run.c.run == self.run)
 
         def work(connection: Connection, _again: bool) -> int:
             connection.execute(mine)
-            return _of_kind(connection.execute(epoch).scalar_one(), int)
+            return of_kind(connection.execute(epoch).scalar_one(), int)
 
         self._epoch = self._db.write("journal.claim", work, held=self._lock)
-
-    def close(self) -> None:
-        """Let go of the store and of the run's lock."""
-        self._db.close()
-        if self._lock is not None:
-            self._lock.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def commit_round(
         self,
@@ -217,7 +161,7 @@ class Journal:
                 return
             connection.execute(_put_record, entry)
             connection.execute(_replace_state, kept)
-            if self._db.place.shared:
+            if self._db.shared:
                 connection.execute(_queued, {"b_run": self.run, "round": round})
 
         self._db.write("journal.commit", work, held=self._lock)
@@ -261,7 +205,7 @@ class Journal:
 
         def work(connection: Connection, again: bool) -> None:
             self._goes_on(connection, again, round=self.round, status=status, reason=reason, result=raw)
-            if self._db.place.shared:
+            if self._db.shared:
                 connection.execute(_queued, {"b_run": self.run, "status": status, "reason": reason})
 
         self._db.write("journal.finish", work, held=self._lock)
@@ -277,7 +221,7 @@ class Journal:
         if connection.execute(_go_on, {**where, **values}).rowcount == 1:
             return True
         found = connection.execute(
-            _columns.add_columns(journal_run.c.epoch).where(journal_run.c.run == self.run)
+            columns.add_columns(journal_run.c.epoch).where(journal_run.c.run == self.run)
         ).one_or_none()
         if found is not None and found.epoch == self._epoch and again:
             wanted = {"status": "running", **values}
@@ -300,34 +244,6 @@ class Journal:
             hint="The store was restored from a copy: resume from it; the sites' ledgers keep what was spent",
         )  # fmt: skip
 
-    def records(self) -> list[dict[str, Any]]:
-        """Return every committed round's record, in order."""
-        with faults(self._who):
-            return [_of_kind(json.loads(text), dict) for text in self._texts(journal_records.c.record)]
-
-    def charges(self) -> list[dict[str, Json]]:
-        """Return the coordinator's copy of every charge, in order of round."""
-        with faults(self._who):
-            return [
-                _charge(charge)
-                for text in self._texts(journal_records.c.charges)
-                for charge in _of_kind(json.loads(text), list)
-            ]
-
-    def heads(self) -> dict[str, str]:
-        """Return, per site, the newest chain head it reported: the `known` of `SiteStore.verify`."""
-        # A site that was asked and said nothing since a resume has an empty one, which makes none known before unknown.
-        return {str(charge["site"]): str(charge["head"]) for charge in self.charges() if charge["head"]}
-
-    def _texts(self, column: Column[str]) -> Sequence[str]:
-        chosen = select(column).order_by(journal_records.c.round)
-        if self._db.version > 1:
-            chosen = self._of_run(chosen, journal_records.c.run)
-        return self._db.read(lambda connection: connection.execute(chosen).scalars().all())
-
-    def _of_run(self, chosen: Select[Any], column: Column[str]) -> Select[Any]:
-        return chosen if self._run is None else chosen.where(column == self._run)
-
     def _require_running(self) -> None:
         if self._lock is None or self.status != "running":
             raise StoreError.of(
@@ -335,19 +251,6 @@ class Journal:
                 got="one opened to read" if self._lock is None else f"a run that is {self.status}",
                 hint="Open it without read_only" if self._lock is None else "Start a new run",
             )  # fmt: skip
-
-
-def _of_kind(value: Any, kind: type[_Kind]) -> _Kind:
-    if not isinstance(value, kind):
-        raise TypeError(f"{type(value).__name__} where a journal keeps {kind.__name__}")
-    return value
-
-
-def _charge(value: Any) -> dict[str, Json]:
-    charge: dict[str, Json] = _of_kind(value, dict)
-    _of_kind(charge["site"], str)
-    _of_kind(charge["head"], str)
-    return charge
 
 
 def _text(value: Json) -> str:

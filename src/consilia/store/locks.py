@@ -37,16 +37,21 @@ class Lock(Protocol):
         ...
 
 
-def lock(place: Place, name: str, who: str) -> Lock:
-    """Take the lock `name` of a store.
+def lock(place: Place, run: str | None, who: str) -> Lock:
+    """Take a run's lock.
+
+    Args:
+        place: The store's.
+        run: The run, of many; None: the one of a file of one run.
+        who: How errors name the store.
 
     Raises:
         StoreError: If another process holds it, or its file cannot be written.
         DBAPIError: If the server cannot be reached now.
     """
     if place.url is not None:
-        return ServerLock(engine_of(place.url, who, pooled=False), name, who)
-    path = place.lock_file(name)
+        return ServerLock(engine_of(place.url, who, pooled=False), run or "", who)
+    path = place.lock_file(run)
     with faults(who):
         path.parent.mkdir(mode=0o700, exist_ok=True)
     held = FileLock.take(path, who)

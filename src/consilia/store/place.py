@@ -1,4 +1,4 @@
-"""Where the coordinator's store is: a file for one run, or by URL a database for all of them."""
+"""Where the coordinator's store is: a file by its path, or a database by its URL."""
 
 import hashlib
 from dataclasses import dataclass
@@ -8,7 +8,6 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from consilia.core.errors import StoreError
-from consilia.store.recognise import SHARED
 
 _EXAMPLES = "sqlite:////var/lib/consilia/store.sqlite or postgresql://user@host/database"
 
@@ -20,39 +19,31 @@ class Place:
     Attributes:
         path: Of the SQLite file; None for PostgreSQL.
         url: Of the PostgreSQL database; None for SQLite. It may hold a password: never show it.
-        shared: Whether many runs share it.
         label: How people name it, without any secret.
     """
 
     path: Path | None
     url: URL | None
-    shared: bool
     label: str
 
-    def owner(self, run: str | None) -> str | None:
-        """Return the name its header must bear: the run's in a file of one run (None: any)."""
-        return SHARED if self.shared else run
-
-    def lock_file(self, name: str) -> Path:
-        """Return the file whose lock stands for `name` in an SQLite store."""
-        if self.path is None:
-            raise ValueError("a store of PostgreSQL has no file")
-        if not self.shared:
+    def lock_file(self, run: str | None) -> Path:
+        """Return the file whose lock stands for a run: of many, or (None) of the one that an SQLite file holds."""
+        if run is None:
             return Path(f"{self.path}.lock")
-        return Path(f"{self.path}.locks") / hashlib.sha256(name.encode()).hexdigest()[:32]
+        return Path(f"{self.path}.locks") / hashlib.sha256(run.encode()).hexdigest()[:32]
 
 
 def place_of(place: Path | str) -> Place:
     """Tell a file from a URL.
 
     Args:
-        place: A path is a file of one run. A text is a URL, of SQLite or PostgreSQL, of a store of many runs.
+        place: The path of an SQLite file, or the URL of an SQLite file or a PostgreSQL database.
 
     Raises:
         StoreError: If the URL cannot be read or names something else; no password in it is shown.
     """
     if isinstance(place, Path):
-        return Place(place, None, False, str(place))
+        return Place(place, None, str(place))
     try:
         url = make_url(place)
     except (ArgumentError, ValueError):
@@ -61,12 +52,12 @@ def place_of(place: Path | str) -> Place:
                             hint=f"Write {_EXAMPLES}") from None  # fmt: skip
     if url.get_backend_name() == "sqlite" and url.database and url.database != ":memory:" and not url.query:
         path = Path(url.database)
-        return Place(path, None, True, str(path))
+        return Place(path, None, str(path))
     if url.drivername in ("postgresql", "postgres", "postgresql+psycopg") and url.database:
         host = url.host or url.query.get("host") or "this machine"
         port = f":{url.port}" if url.port else ""
         label = f"database {url.database} of PostgreSQL at {host}{port}"
-        return Place(None, url.set(drivername="postgresql+psycopg"), True, label)
+        return Place(None, url.set(drivername="postgresql+psycopg"), label)
     raise StoreError.of("the coordinator's store", needs="the URL of an SQLite file or a PostgreSQL database",
                         got=f"{url.drivername} without a database" if not url.database else url.drivername,
                         hint=f"Write {_EXAMPLES}")  # fmt: skip

@@ -8,9 +8,10 @@ SHARED = ""  # the name in the header of a store of many runs
 
 
 def recognise(
-    connection: Connection, who: str, *, header: Table, kind: str, versions: tuple[int, int], name: str | None, create: bool
-) -> int | None:  # fmt: skip
-    """Return the version of one of ours, None for an empty database that may be filled; refuse any other.
+    connection: Connection, who: str, *, header: Table, kind: str, versions: tuple[int, int], names: tuple[str, ...],
+    create: bool,
+) -> tuple[int, str] | None:  # fmt: skip
+    """Return version and name of one of ours, None for an empty database that may be filled; refuse any other.
 
     Args:
         connection: Reads it.
@@ -18,7 +19,7 @@ def recognise(
         header: The table that says what it is.
         kind: The kind wanted, "site" or "journal".
         versions: The oldest and the newest version that will do.
-        name: Whose it must be; None accepts any.
+        names: Whose it may be, the one wanted first; none for any.
         create: Whether an empty one may be filled.
 
     Raises:
@@ -48,11 +49,11 @@ def recognise(
             who, needs=f"tables of version {versions[1]}", got=f"version {row.version}",
             hint="Open it with the Consilia release that wrote it",
         )  # fmt: skip
-    if name is not None and row.name != name:
+    if names and row.name not in names:
         raise StoreError.of(
-            who, needs=_owner(name), got=_owner(row.name), hint="Each site and each run has a file of its own",
+            who, needs=_owner(names[0]), got=_owner(row.name), hint="Each site and each run has a file of its own",
         )  # fmt: skip
-    return int(row.version)
+    return int(row.version), str(row.name)
 
 
 def _owner(name: str) -> str:
