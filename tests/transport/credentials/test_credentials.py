@@ -59,6 +59,15 @@ def test_a_key_that_others_may_touch_is_refused(world: World, file: str, mode: i
     assert "chmod go-rwx" in said
 
 
+@pytest.mark.parametrize("mode", [0o770, 0o702, 0o722])
+def test_a_folder_that_others_may_write_is_refused(world: World, mode: int) -> None:
+    """They could put another key or another consortium's in the place of the right one."""
+    (world.folder / "north").chmod(mode)
+    assert "one others may change" in fault(world)
+    (world.folder / "north").chmod(0o755)
+    assert world.load("north").name == "north"
+
+
 @pytest.mark.parametrize("file", SECRETS)
 def test_a_link_to_a_key_is_refused(world: World, file: str) -> None:
     path = world.folder / "north" / file
@@ -80,7 +89,13 @@ def test_another_users_key_is_refused(world: World, file: str) -> None:
 def test_missing_damaged_or_strange_files_are_named(world: World, file: str) -> None:
     path = world.folder / "north" / file
     whole = path.read_bytes()
-    for content in (whole[: len(whole) // 2], b"", b"\xff" * 200, whole.replace(b"1", b"2"), b"x" * (1 << 23)):
+    for content in (
+        whole[: len(whole) // 2],
+        b"",
+        b"\xff" * 200,
+        whole[:60] + bytes([whole[60] ^ 1]) + whole[61:],
+        b"x" * (1 << 23),
+    ):
         path.write_bytes(content)
         assert str(path) in fault(world)
     path.unlink()

@@ -57,6 +57,9 @@ def _read(path: Path, most: int, *, others: int, needs: str, word: str) -> bytes
         state = os.fstat(handle)
         if not stat.S_ISREG(state.st_mode):
             raise StoreError.of(who, needs="a file", got="something else", hint="Check the path")
+        if others and os.stat(path.parent).st_mode & 0o022:
+            raise StoreError.of(f"folder {path.parent}", needs="to be written by its owner alone", got="one others may change",
+                                hint=f"chmod go-w {path.parent}")  # fmt: skip
         if others and state.st_uid not in (os.geteuid(), 0):
             raise StoreError.of(who, needs="to belong to the user who runs this", got=f"user number {state.st_uid}",
                                 hint=f"Run as that user, or: chown {os.geteuid()} {path}")  # fmt: skip
@@ -123,13 +126,21 @@ def remove(path: Path) -> None:
 
 
 def make_folder(folder: Path, files: Mapping[str, tuple[bytes, int]]) -> None:
-    """Make a folder with these files (content and mode), all or nothing; only its owner may enter.
+    """Make a folder that only its owner may enter, with these files (content and mode), all or nothing.
+
+    An empty folder that is there, such as a volume's, is filled and keeps its mode.
 
     Raises:
-        PlanError: If it exists and is not empty.
+        PlanError: If it exists and is no empty folder.
         StoreError: If it cannot be written.
     """
     with _writable(folder):
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise PlanError.of(f"folder {folder}", needs="a new or empty folder", got="one that holds files",
+                               hint="Keys are never overwritten: name another folder") from None  # fmt: skip
+        if folder.exists():
+            _fill(folder, files)
+            return
         folder.parent.mkdir(parents=True, exist_ok=True)
         aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))  # mode 700
         try:
@@ -137,14 +148,21 @@ def make_folder(folder: Path, files: Mapping[str, tuple[bytes, int]]) -> None:
                 _write(aside / name, content, mode)
             _sync_folder(aside)
             os.rename(aside, folder)
-        except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
-                raise
-            raise PlanError.of(f"folder {folder}", needs="a new or empty folder", got="one that holds files",
-                               hint="Keys are never overwritten: name another folder") from None  # fmt: skip
         finally:
             shutil.rmtree(aside, ignore_errors=True)
         _sync_folder(folder.parent)
+
+
+def _fill(folder: Path, files: Mapping[str, tuple[bytes, int]]) -> None:
+    made: list[Path] = []
+    try:
+        for name, (content, mode) in files.items():
+            create(folder / name, content, mode)
+            made.append(folder / name)
+    except StoreError:
+        for path in made:
+            path.unlink()
+        raise
 
 
 @contextmanager

@@ -32,7 +32,8 @@ def client_context(credentials: Credentials, trust: Path | None) -> ssl.SSLConte
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if trust is None:
         context.load_verify_locations(cadata=credentials.trusted.decode())
-        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # the coordinator's certificate itself, no other of its authority
+        # The coordinator's certificate itself is the anchor: no other one of its authority passes.
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         load_own(context, credentials)
         return context
     try:
