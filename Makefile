@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: run test lint types imports unit swtpm clean
+.PHONY: run test lint types imports unit swtpm postgresql clean
 
 run: $(STAMP)
 	$(BIN)/consilia run examples/plans/heart.toml
@@ -22,7 +22,7 @@ types: $(STAMP)
 imports: $(STAMP)
 	$(BIN)/lint-imports
 
-unit: $(STAMP) swtpm
+unit: $(STAMP) swtpm postgresql
 	$(BIN)/python -m pytest
 
 # The tests of attested aggregation start a software TPM. Only root may install one; for others those tests are skipped and
@@ -32,6 +32,19 @@ swtpm:
 	  echo "Installing swtpm, a software TPM that tests use: ten seconds, once."; \
 	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive DEBCONF_NOWARNINGS=yes apt-get install -y -qq --no-install-recommends swtpm; } \
 	    > /dev/null || echo "swtpm could not be installed." >&2; \
+	fi
+
+# The tests of the coordinator's store start a PostgreSQL server of their own in a temporary folder. As above for root, others
+# and CI; no server of the system's is made or started.
+postgresql:
+	@if ! command -v initdb > /dev/null && ! ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1 && command -v apt-get > /dev/null && \
+	  [ "$$(id -u)" = 0 ]; then \
+	  echo "Installing PostgreSQL, which tests use: half a minute, once."; \
+	  mkdir -p /etc/postgresql-common/createcluster.d; \
+	  echo "create_main_cluster = false" > /etc/postgresql-common/createcluster.d/consilia-tests.conf; \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive DEBCONF_NOWARNINGS=yes apt-get install -y -qq --no-install-recommends postgresql; } \
+	    > /dev/null || echo "PostgreSQL could not be installed." >&2; \
+	  rm -f /etc/postgresql-common/createcluster.d/consilia-tests.conf; \
 	fi
 
 $(STAMP): requirements.lock pyproject.toml

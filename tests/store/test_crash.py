@@ -30,7 +30,7 @@ _ROUND += ["ledger.commit.charged:2"]
 _JOURNAL = [f"journal.commit.{where}:2" for where in _EACH]
 ELSEWHERE = (
     "queue.submit", "queue.take", "queue.renew", "queue.leave", "queue.end", "queue.stop", "journal.export",
-    "inbox.begin", "inbox.keep", "consent.note", "consent.close", "consent.approve",
+    "inbox.begin", "inbox.keep", "consent.note", "consent.close", "consent.approve", "consent.withdraw",
 )  # fmt: skip
 _FREE = [f"ledger.seal.{where}:2" for where in _EACH]
 CASES = [
