@@ -11,14 +11,17 @@ from consilia.cli import (
     account,
     calibrate,
     check,
+    coordinator,
     export,
     init,
     ledger,
+    operate,
     output,
     report,
     roster,
     run,
     schema,
+    site,
     study,
     tune,
 )  # fmt: skip
@@ -52,18 +55,24 @@ def _root(
     """What stands before a command; the program's help is the app's."""
 
 
-app.command("run")(run.run)
-app.command("check")(check.check)
-app.command("tune")(tune.tune)
-app.add_typer(study.app, name="study")
-app.command("init")(init.init)
-app.command("schema")(schema.schema)
-app.command("account")(account.account)
-app.command("calibrate")(calibrate.calibrate)
-app.add_typer(ledger.app, name="ledger")
-app.add_typer(roster.app, name="roster")
-app.command("report")(report.report)
-app.command("export")(export.export)
+_HERE, _BETWEEN, _FIGURES = "On one machine", "Between institutions", "Figures and records"
+app.command("run", rich_help_panel=_HERE)(run.run)
+app.command("check", rich_help_panel=_HERE)(check.check)
+app.command("tune", rich_help_panel=_HERE)(tune.tune)
+app.add_typer(study.app, name="study", rich_help_panel=_HERE)
+app.command("init", rich_help_panel=_HERE)(init.init)
+app.command("report", rich_help_panel=_HERE)(report.report)
+app.command("export", rich_help_panel=_HERE)(export.export)
+app.add_typer(roster.app, name="roster", rich_help_panel=_BETWEEN)
+app.command("coordinator", rich_help_panel=_BETWEEN)(coordinator.coordinator)
+app.add_typer(site.app, name="site", rich_help_panel=_BETWEEN)
+app.command("submit", rich_help_panel=_BETWEEN)(operate.submit)
+app.command("status", rich_help_panel=_BETWEEN)(operate.status)
+app.command("stop", rich_help_panel=_BETWEEN)(operate.stop)
+app.command("account", rich_help_panel=_FIGURES)(account.account)
+app.command("calibrate", rich_help_panel=_FIGURES)(calibrate.calibrate)
+app.add_typer(ledger.app, name="ledger", rich_help_panel=_FIGURES)
+app.command("schema", rich_help_panel=_FIGURES)(schema.schema)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

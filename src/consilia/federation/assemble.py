@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from torch import nn
@@ -10,6 +11,7 @@ from torch import nn
 from consilia.core.errors import PlanError, Problem
 from consilia.core.randomness import SharedSeed
 from consilia.core.update import Vector
+from consilia.learning.architecture import architecture, hidden_layers
 from consilia.learning.flat import FlatModel
 from consilia.learning.initial import load_initial
 from consilia.learning.models import build as build_model
@@ -22,7 +24,9 @@ from consilia.plan.run_plan import RunPlan
 from consilia.plan.schema import Plan
 from consilia.plan.stack_work import stack_shape
 from consilia.rounds.entropy import Entropy
+from consilia.rounds.looks import Looks
 from consilia.rounds.pipelines import Pipeline, pipelines
+from consilia.rounds.server_step import Step, server_steps
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,16 @@ class Assembled:
     def pipelines(self) -> tuple[Pipeline, ...]:
         """Each phase's pipeline, which both ends build from the plan's public numbers."""
         return pipelines(self.run_plan, control_dim=self.model.dim if self.run_plan.plan.training.scaffold else 0)
+
+    @cached_property
+    def looks(self) -> Looks:
+        """How this process looks at models: those that many simulated sites are sent it looks at once."""
+        return Looks(self.initial, hidden_layers(self.model.module, self.model.segments))
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """How far an honest coordinator's step can lead, in each phase."""
+        return server_steps(self.run_plan, self.pipelines)
 
     @property
     def payload_dim(self) -> int:
@@ -96,6 +110,7 @@ def assemble(plan: Plan, shape: RowShape, counts: Mapping[str, int], initial: Pa
     ]
     if unfit:
         raise PlanError(unfit)
+    built = architecture(module)
     model = FlatModel(module, config.local_layers)
     digest = None if initial is None else load_initial(initial, model, other_head=True).sha256
     for phase in phases_of(plan):
@@ -109,6 +124,7 @@ def assemble(plan: Plan, shape: RowShape, counts: Mapping[str, int], initial: Pa
         )
     run_plan = check(
         plan, counts=counts, input_shape=shape.input_shape, classes=shape.classes, segments=model.segments, initial=digest,
+        architecture=built,
     )  # fmt: skip
     return Assembled(run_plan, shape, model, model.get())
 

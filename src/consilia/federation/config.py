@@ -31,10 +31,15 @@ class SiteConfig(Section):
     """site.toml: what one site needs to take part."""
 
     coordinator: Address = Field(description="Where the coordinator listens, host:port.")
-    fallback: str | None = Field(
-        None, pattern=r"^https://", description="Its https:// address, tried where a firewall lets only HTTPS through."
+    fallback: Address | None = Field(
+        None, description="Where it listens for HTTPS, host:port; tried where a firewall lets nothing else through."
     )
-    proxy: str | None = Field(None, pattern=r"^http://", description="The proxy that HTTPS goes through.")
+    proxy: str | None = Field(
+        None, pattern=r"^http://", description="The proxy that HTTPS goes through; what HTTPS_PROXY says when absent."
+    )
+    proxy_authority: str | None = Field(
+        None, description="Certificates, PEM, of a proxy that inspects what passes; relative to site.toml."
+    )
     home: str = Field("home", description="Folder of the ledger and of all that the site keeps; relative to site.toml.")
     policy: str = Field("policy.toml", description="What this site agrees to; relative to site.toml.")
     data: dict[Name, DataSet] = Field(description="Data sets by the name that plans and ledgers know them by.")

@@ -24,6 +24,7 @@ from consilia.plan.stack_work import stack_shape, stack_work
 from consilia.rounds.entropy import Entropy
 from consilia.rounds.learner import TorchLearner
 from consilia.rounds.mechanism import event_that_runs, require_covered
+from consilia.rounds.model_check import Expected, Kept, ModelCheck
 from consilia.rounds.ports import Learner
 from consilia.rounds.rates import site_factor
 from consilia.rounds.rows import SiteRows
@@ -44,7 +45,7 @@ def keeps_a_store(plan: RunPlan, name: str) -> bool:
 def site_of(
     assembled: Assembled, name: str, rows: SiteRows, *, run: str, store: SiteStore | None, party: Party | None,
     policy: Policy | None, entropy: Entropy, digest: Callable[[Bytes], str],
-    own: Callable[[Mapping[str, Json]], None] | None,
+    own: Callable[[Mapping[str, Json]], None] | None, kept: Kept | None = None,
 ) -> Site:  # fmt: skip
     """Put one site together.
 
@@ -59,6 +60,7 @@ def site_of(
         entropy: Source of secret randomness.
         digest: SHA-256 in hex.
         own: Takes the site's own numbers, which a secure sum hides from the coordinator; they stay here.
+        kept: Where it keeps the last model that it accepted, over restarts; a simulated site's coordinator is no stranger.
 
     Raises:
         PlanError: If it holds more rows than are registered for it, or if what would run is not what is charged.
@@ -87,8 +89,16 @@ def site_of(
     return Site(
         half, run=run, learner=learner, pipelines=steps, payload_dim=assembled.payload_dim, store=store,
         entropy=entropy, fingerprint=rows.train.fingerprint() if store else "", digest=digest, share=share, sums=sums,
-        own=own if sums is not None else None,
+        own=own if sums is not None else None, models=ModelCheck(name, assembled.looks, _expected(assembled, half), kept),
     )  # fmt: skip
+
+
+def _expected(assembled: Assembled, half: SiteHalf) -> Expected:
+    plan, mine = assembled.run_plan, half.terms.phases
+    work = max(
+        phase.steps / max(mine[place].steps, 1) for site in plan.sites for place, phase in enumerate(site.phases)
+    )
+    return Expected(assembled.steps, lambda number: half.phase(number).index, len(plan.schedule), work)
 
 
 def learner_of(model: FlatModel, half: SiteHalf, rows: SiteRows, rounds: int) -> Learner:

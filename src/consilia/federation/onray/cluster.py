@@ -41,7 +41,7 @@ def cluster() -> Iterator[bool]:
     try:
         with _handlers_kept(), _told(address):
             if own:
-                ray.init("local", num_cpus=len(os.sched_getaffinity(0)), include_dashboard=False, _temp_dir=str(folder),
+                ray.init("local", num_cpus=len(os.sched_getaffinity(0)), include_dashboard=False, _temp_dir=f"{folder}/r",
                          log_to_driver=False, logging_level=logging.ERROR)  # fmt: skip
             else:
                 ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
@@ -76,7 +76,8 @@ def _told(address: str) -> Iterator[None]:
 
 
 def _folder() -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="ray-"))  # mode 700: logs, sockets, and rows that do not fit into memory
+    # Of mode 700, for logs, sockets, and rows that do not fit into memory; Ray opens its own folder, inside, to everybody.
+    folder = Path(tempfile.mkdtemp(prefix="ray-"))
     if len(str(folder)) > _LONGEST:
         folder.rmdir()
         folder = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))

@@ -1,0 +1,105 @@
+"""A real site: what it agrees to, what it refuses, and that nothing else moves it."""
+
+from pathlib import Path
+
+import pytest
+from tests.federation.hospitals import HOSPITALS, POLICY, found, plan_text, services, wired
+
+from consilia.core.update import ProtocolMessage
+from consilia.core.wire import decode, encode
+from consilia.federation.offer import Offer, travelling
+from consilia.federation.proposal import Proposal
+from consilia.plan.load import from_text
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
+
+
+def proposal(text: str, run: str = "heart-1") -> Proposal:
+    return Proposal(run, travelling(from_text(text)), HOSPITALS, None, patience=0.0)
+
+
+def test_sites_that_agree_make_a_run(tmp_path: Path) -> None:
+    with services(found(tmp_path)) as sites:
+        one = proposal(plan_text())
+        one.advance(wired(sites), HOSPITALS)
+        assert one.enrolment.answers == dict.fromkeys(HOSPITALS, "accepted")
+        assert one.ready()
+        assert one.hopeless() is None
+        for site in sites.values():
+            assert site._store.allotments("heart") == []  # agreeing charges nothing
+
+
+@pytest.mark.parametrize(
+    ("policy", "clause"),
+    [
+        (POLICY.replace("[privacy]", "[privacy]\nmax_epsilon_run = 0.5"), "privacy.max_epsilon_run"),
+        (POLICY + '[secure_sum]\nmodes = ["rlwe"]\n', "secure_sum.modes"),
+        (POLICY + '[model]\nnames = ["mlp"]\n', "model.names"),
+        (POLICY + "[sites]\nleast = 4\n", "sites.least"),
+        ("", "evaluation.metrics"),
+    ],
+)
+def test_a_plan_outside_the_policy_is_refused_with_the_clause(tmp_path: Path, policy: str, clause: str) -> None:
+    world = found(tmp_path)
+    (tmp_path / "Hungary" / "policy.toml").write_text(policy)
+    with services(world) as sites:
+        one = proposal(plan_text())
+        one.advance(wired(sites), HOSPITALS)
+        one.advance(wired(sites), HOSPITALS)
+        assert one.enrolment.answers["Hungary"] == "refused"
+        assert clause in one.enrolment.reasons["Hungary"]
+        assert not one.ready()
+        assert clause in str(one.hopeless())
+
+
+def test_a_steward_approves_a_waiting_plan(tmp_path: Path) -> None:
+    world = found(tmp_path, policy=POLICY.replace('"never"', '"always"'))
+    with services(world) as sites:
+        one = proposal(plan_text())
+        one.advance(wired(sites), HOSPITALS)
+        assert one.enrolment.answers == dict.fromkeys(HOSPITALS, "waiting")
+        assert not one.ready()
+        assert one.assembled is not None
+        for site in sites.values():
+            [waits] = site._store.consents.all()
+            assert (waits.answer, waits.digest) == ("waiting", one.assembled.run_plan.digest)
+            site._store.consents.approve(waits.digest)
+        one.clock = lambda: 1e9  # it is asked again after a while
+        one.advance(wired(sites), HOSPITALS)
+        assert one.ready()
+
+
+def test_a_run_that_nobody_agreed_to_trains_nothing(tmp_path: Path) -> None:
+    with services(found(tmp_path)) as sites:
+        site = sites["Cleveland"]
+        task = ProtocolMessage("train", "Cleveland", 1, {"run": "never-seen", "plan": "0" * 64})
+        answer = decode(site.handle(encode(task)), who="test")
+        assert isinstance(answer, ProtocolMessage)
+        assert (answer.kind, answer.body["error"]) == ("refused", "ProtocolError")
+
+
+def test_another_plan_under_a_known_run_is_refused(tmp_path: Path) -> None:
+    with services(found(tmp_path)) as sites:
+        proposal(plan_text()).advance(wired(sites), HOSPITALS)
+        other = proposal(plan_text(rounds=3))
+        other.advance(wired(sites), HOSPITALS)
+        assert other.enrolment.answers == dict.fromkeys(HOSPITALS, "refused")
+        assert "agreed to with another plan" in other.enrolment.reasons["Cleveland"]
+
+
+def test_numbers_that_give_another_plan_are_refused(tmp_path: Path) -> None:
+    with services(found(tmp_path)) as sites:
+        one = proposal(plan_text())
+        one.advance(wired(sites), HOSPITALS)
+        assert one.assembled is not None
+        honest = one.offer()
+        for forged in (
+            Offer("heart-2", honest.plan, {**honest.counts, "Hungary": 10}, honest.digest),
+            Offer("heart-2", honest.plan, {**honest.counts, "ghost": 10**6}, honest.digest),
+            Offer("heart-2", honest.plan, honest.counts, "0" * 64),
+        ):
+            task = ProtocolMessage("offer", "Cleveland", 0, forged.body())
+            answer = decode(sites["Cleveland"].handle(encode(task)), who="test")
+            assert isinstance(answer, ProtocolMessage)
+            assert answer.body.get("answer") != "accepted"
+            assert sites["Cleveland"]._store.consents.accepted("heart-2") is None
