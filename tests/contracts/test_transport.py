@@ -113,6 +113,18 @@ def test_a_round_may_wait_for_some_sites_alone(make: Make, tmp_path: Path) -> No
         assert all(isinstance(event, Arrival) for event in found)
 
 
+@every_transport
+def test_who_stops_listening_early_loses_nothing(make: Make, tmp_path: Path) -> None:
+    with make(tmp_path, echoes("abc"), Settings()) as rig:
+        everyone(rig)
+        for site in "abc":
+            rig.transport.send(site, b"1")
+        first = next(iter(rig.transport.events(PATIENCE)))  # as many as are needed; the rest goes on
+        rest = list(rig.transport.events(PATIENCE))
+        assert sorted(event.site for event in [first, *rest]) == ["a", "b", "c"]
+        assert all(isinstance(event, Arrival) for event in [first, *rest])
+
+
 @every_wired
 def test_what_some_sites_did_not_answer_stays_while_others_are_waited_for(make: MakeWired, tmp_path: Path) -> None:
     go = threading.Event()

@@ -104,19 +104,16 @@ class Hub:
             of: The sites that are waited for; None: all that were sent to.
         """
         end = self._board.clock() + timeout
-        try:
-            while True:
-                if (event := self._take()) is not None:
-                    yield event
-                    continue
-                hopeless = self._hopeless(end, of)
-                for station, id, why in hopeless:
-                    if station.give_up(id):
-                        yield Gone(station.name, why)
-                if not hopeless and not self._wait(end, of):
-                    return
-        finally:
-            self._withdraw(of)
+        while True:
+            if (event := self._take()) is not None:
+                yield event
+                continue
+            hopeless = self._hopeless(end, of)
+            for station, id, why in hopeless:
+                if station.give_up(id):
+                    yield Gone(station.name, why)
+            if not hopeless and not self._wait(end, of):
+                return
 
     def sites(self) -> dict[str, Seen]:
         """Return every site that has been connected or sent to."""
@@ -163,15 +160,6 @@ class Hub:
                     return False
                 self._board.changed.wait(min(self._board.heartbeat / 4, left if left > 0 else 0.05))
         return True
-
-    def _withdraw(self, of: Collection[str] | None) -> None:
-        for station in self._among(of):
-            for id in list(station.letters):
-                station.give_up(id)
-        with self._board.changed:
-            kept = [one for one in self._board.results if of is not None and one.site not in of]
-            self._board.results.clear()
-            self._board.results.extend(kept)
 
     def _station(self, site: str) -> Station:
         with self._board.changed:
