@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from tests.store.cluster import Cluster, programs, running
 
 KINDS = ("file", "shared file", "server")
@@ -46,5 +45,3 @@ def _place(request: pytest.FixtureRequest, kind: str, folder: Path) -> Path | st
         url: str = request.getfixturevalue("url")
         return url
     return folder / "runs" / "j.sqlite" if kind == "file" else f"sqlite:///{folder / 'store.sqlite'}"
-
-
