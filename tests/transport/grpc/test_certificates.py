@@ -17,6 +17,7 @@ from consilia.core.canonical import Json
 from consilia.core.errors import StoreError, TransportError
 from consilia.core.version import VERSION as CONSILIA
 from consilia.core.wire import VERSION as WIRE
+from consilia.transport.credentials import member
 from consilia.transport.credentials.book import Book
 from consilia.transport.credentials.certificates import SKEW, Authority, der, key_pem, new_key
 from consilia.transport.credentials.credentials import Credentials
@@ -64,13 +65,17 @@ RUNNER = asyncio.Runner()  # one loop for all: gRPC's poller goes on telling eve
 
 
 def greet(address: str, credentials: Credentials) -> None:
+    hello(GrpcLink(address, credentials))
+
+
+def hello(link: GrpcLink) -> None:
     """Connect as a site, say hello and hear the welcome."""
 
     async def main() -> None:
-        stream = await GrpcLink(address, credentials).connect()
+        stream = await link.connect()
         try:
-            hello: dict[str, Json] = {"name": credentials.name, "consilia": CONSILIA, "wire": WIRE, "holds": {}}
-            await stream.send(to_bytes(Hello(hello)))
+            greeting: dict[str, Json] = {"name": "north", "consilia": CONSILIA, "wire": WIRE, "holds": {}}
+            await stream.send(to_bytes(Hello(greeting)))
             assert isinstance(from_bytes(await stream.receive(), who="test"), Welcome)
         finally:
             await stream.close()
@@ -99,7 +104,8 @@ def with_certificate(
 
 
 def with_book(own: Credentials, book: Book) -> Credentials:
-    return dataclasses.replace(own, book=book, entry=book.by_name.get(own.name, own.entry))
+    """Return a member's credentials with another roster; no folder holds it."""
+    return dataclasses.replace(own, folder=Path("nowhere"), book=book, entry=book.by_name.get(own.name, own.entry))
 
 
 class TestASiteIsRefused:
@@ -170,6 +176,26 @@ class TestASiteIsRefused:
     def test_superseded(self, made: World, hub: str) -> None:
         text = said(hub, with_certificate(made, "south", begins=-1), made.load("north"))
         assert "got a superseded one: it was renewed since. Give that member the newest roster.json" in text
+
+
+def test_renewed_at_both_ends_while_they_run(tmp_path: Path) -> None:
+    """New certificates and a newer roster count without a restart; until they are everywhere, both ends say what is missing."""
+    world = World.made(tmp_path, datetime.now(UTC).replace(microsecond=0) - DAY)
+    hub, north = world.load("hub"), world.load("north")
+    with serving(hub, tmp_path / "spool") as (address, server):
+        link = GrpcLink(address, north)
+        hello(link)
+        world.now += DAY
+        world.sign(*(member.renew(world.folder / name, name).request for name in ("hub", "north")))
+        hello(link)  # signed, but not brought to anybody yet
+        world.take("north")
+        with pytest.raises(TransportError, match="a superseded one: it was renewed since"):
+            hello(link)  # the coordinator has the old roster still
+        world.take("hub")
+        server.reload(hub.refreshed())
+        hello(link)
+        with pytest.raises(TransportError, match="got a newer one"):
+            hello(GrpcLink(address, with_book(world.load("olga"), north.book)))
 
 
 class TestACoordinatorIsRefused:

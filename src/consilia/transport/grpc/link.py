@@ -1,16 +1,18 @@
 """A site's stream to the coordinator."""
 
 import asyncio
+import logging
 from typing import Any, Final
 
 import grpc
 from grpc import aio
 
-from consilia.core.errors import TransportError
+from consilia.core.errors import StoreError, TransportError
 from consilia.transport.credentials.credentials import Credentials
 from consilia.transport.grpc.channel import ACCEPTED, EXCHANGE, SERVICE, client_options, ended, same
 from consilia.transport.grpc.probe import refusal
 
+_log = logging.getLogger("consilia.courier")
 _PATIENCE: Final = 20.0  # seconds to connect
 
 
@@ -19,7 +21,8 @@ class GrpcLink:
 
     Args:
         address: host:port.
-        credentials: The site's own.
+        credentials: The site's own; its folder is looked at again at each attempt, so a renewed certificate or a newer roster
+            counts from then on.
     """
 
     def __init__(self, address: str, credentials: Credentials) -> None:
@@ -32,16 +35,16 @@ class GrpcLink:
         Raises:
             TransportError: If the coordinator cannot be reached, or is not the roster's.
         """
-        own = self._credentials
+        own = self._refreshed()
         secure = grpc.ssl_channel_credentials(own.trusted, own.tls_key, own.chain)
         channel = aio.secure_channel(self.where, secure, options=client_options(own.book.coordinator.dns))
         try:
             async with asyncio.timeout(_PATIENCE):
                 await _ready(channel)
-                return GrpcStream(self, channel, await self._opened(channel))
+                return GrpcStream(self.where, channel, await self._opened(channel))
         except (TimeoutError, ConnectionError):
             await channel.close()
-            raise await self.refusal(grpc.StatusCode.UNAVAILABLE, "") from None
+            raise await self._refusal(grpc.StatusCode.UNAVAILABLE, "") from None
         except BaseException:
             await channel.close()
             raise
@@ -56,10 +59,17 @@ class GrpcLink:
         )
         call = open_stream()
         if ACCEPTED not in tuple(await call.initial_metadata() or ()):
-            raise await self.refusal(await call.code(), await call.details() or "")
+            raise await self._refusal(await call.code(), await call.details() or "")
         return call
 
-    async def refusal(self, code: Any, text: str) -> TransportError:
+    def _refreshed(self) -> Credentials:
+        try:
+            self._credentials = self._credentials.refreshed()
+        except StoreError as error:
+            _log.warning("the roster in the folder is not taken: %s", error)
+        return self._credentials
+
+    async def _refusal(self, code: Any, text: str) -> TransportError:
         """Return why a stream could not be opened."""
         return await asyncio.to_thread(refusal, self.where, self._credentials, code, text)
 
@@ -76,11 +86,10 @@ async def _ready(channel: aio.Channel) -> None:
 class GrpcStream:
     """One stream of a channel of its own."""
 
-    def __init__(self, link: GrpcLink, channel: aio.Channel, call: Any) -> None:
-        self._link = link
+    def __init__(self, where: str, channel: aio.Channel, call: Any) -> None:
+        self._where = where
         self._channel = channel
         self._call = call
-        self._heard = False
 
     async def send(self, packet: bytes) -> None:
         """Send a packet.
@@ -105,7 +114,6 @@ class GrpcStream:
             raise await self._ended() from None
         if packet is aio.EOF:
             raise await self._ended()
-        self._heard = True
         return bytes(packet)
 
     async def close(self) -> None:
@@ -114,9 +122,6 @@ class GrpcStream:
         await self._channel.close()
 
     async def _ended(self) -> TransportError:
-        code, text = await self._call.code(), await self._call.details() or ""
-        if code is grpc.StatusCode.FAILED_PRECONDITION:
-            return ended(self._link.where, text)
-        if self._heard:
-            return ended(self._link.where, "a connection that broke off")
-        return await self._link.refusal(code, text)
+        code, text = await self._call.code(), await self._call.details()
+        said = code is grpc.StatusCode.FAILED_PRECONDITION and text
+        return ended(self._where, text.removesuffix(".") if said else "a connection that broke off")
