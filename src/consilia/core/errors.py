@@ -6,8 +6,8 @@ ConsiliaError              exit 1
 ├── DataError              exit 2   a data file cannot be used as the plan says
 ├── BudgetExceeded         exit 3   a ledger refuses a charge
 ├── ProtocolError          exit 4   a message breaks the rules of the round
-├── StoreError             exit 5   a ledger or journal cannot be read, written or trusted
-└── TransportError         exit 6   the other end cannot be reached
+├── StoreError             exit 5   a ledger, journal, key or roster cannot be read, written or trusted
+└── TransportError         exit 6   the other end cannot be reached, or is not who it must be
 
 Every error carries all faults found at once, each as "{who} needs {what}; got {what}. {what to do}."
 """
@@ -75,12 +75,12 @@ class ProtocolError(ConsiliaError):
 
 
 class StoreError(ConsiliaError):
-    """A ledger or journal cannot be read, written or trusted."""
+    """A ledger, journal, key or roster cannot be read, written or trusted."""
 
     exit_code = 5
 
 
 class TransportError(ConsiliaError):
-    """The other end cannot be reached."""
+    """The other end cannot be reached, or is not who it must be."""
 
     exit_code = 6
