@@ -30,8 +30,8 @@ class Rule(Protocol):
         """Return the empty sum."""
         ...
 
-    def add(self, acc: WeightedSum, vector: Vector, weight: float) -> None:
-        """Add one site's vector, in place."""
+    def add(self, acc: WeightedSum, vector: Vector, weight: float, factor: float = 1.0) -> None:
+        """Add one site's vector, in place, for a part of its weight."""
         ...
 
     def finish(self, acc: WeightedSum, total: NDArray[np.floating]) -> NDArray[np.floating]:
@@ -61,11 +61,15 @@ class WeightedMean:
         """Return the empty sum."""
         return WeightedSum(np.zeros(dim))
 
-    def add(self, acc: WeightedSum, vector: Vector, weight: float) -> None:
-        """Add one site's vector, in place; in float64, so that order and scale of sites matter little."""
+    def add(self, acc: WeightedSum, vector: Vector, weight: float, factor: float = 1.0) -> None:
+        """Add one site's vector, in place; in float64, so that order and scale of sites matter little.
+
+        An update that counts for less than its weight makes the step smaller, not the others' share of it larger: the weight
+        is added whole.
+        """
         for start in range(0, vector.size, _BLOCK):
             part = slice(start, start + _BLOCK)
-            acc.total[part] += weight * vector[part].astype(np.float64)
+            acc.total[part] += weight * factor * vector[part].astype(np.float64)
         acc.weight += weight
         acc.count += 1
 

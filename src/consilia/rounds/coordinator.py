@@ -1,6 +1,7 @@
 """The coordinator: asks a cohort, adds what comes, steps the model, writes the round down, goes on."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from consilia.pipeline.transform import Array, SumContext
 from consilia.plan.run_plan import RunPlan
 from consilia.plan.schema import Plan
 from consilia.rounds import geometry
+from consilia.rounds.asynchronous.cohort import Cohort
+from consilia.rounds.asynchronous.two_phase import TwoPhase
 from consilia.rounds.clear import Clear
 from consilia.rounds.entropy import Entropy
 from consilia.rounds.exchange import Traffic, exchange
@@ -47,12 +50,12 @@ class Coordinator:
         journal: Where decided rounds are written down, durably.
         entropy: Source of secret randomness (noise at the server).
         clock: Monotonic seconds.
-        gatherer: Asks sites and adds what comes; in the clear when absent.
+        gatherer: Asks sites and adds what comes, or what those have that are ready; in the clear when absent.
     """
 
     def __init__(
         self, plan: RunPlan, *, run: str, state: TrainingState, pipelines: Sequence[Pipeline], transport: Transport,
-        journal: Journal, entropy: Entropy, clock: Clock, gatherer: Gatherer | None = None,
+        journal: Journal, entropy: Entropy, clock: Clock, gatherer: Gatherer | TwoPhase | None = None,
     ) -> None:  # fmt: skip
         self._plan = plan
         self._config = plan.plan
@@ -77,9 +80,8 @@ class Coordinator:
         state = self.state
         while state.pending or (state.stopped is None and state.round < len(self._plan.schedule)):
             started = self._clock()
-            # Killed while the sites scored a model that had been written down: only the scores are missing.
             pending = RoundRecord(**state.pending) if state.pending else None  # type: ignore[arg-type]
-            record = self._score(pending) if pending else self._round(state.round + 1)
+            record = self._resume(pending) if pending else self._round(state.round + 1)
             record.seconds = self._clock() - started
             state.seconds += record.seconds
             crash_point("coordinator.before_commit")
@@ -140,15 +142,15 @@ class Coordinator:
 
     def _round(self, number: int) -> RoundRecord:
         state = self.state
-        asked = self._plan.schedule[number - 1]
-        record = RoundRecord(number, asked=sorted(asked), epsilon_budget=self._plan.epsilon)
-        gathered = self._gatherer.updates(number, asked, self._payload(state.model), state.counted)
+        record = RoundRecord(number, asked=sorted(self._plan.schedule[number - 1]), epsilon_budget=self._plan.epsilon)
+        gathered = self._gather(record)
         crash_point("coordinator.after_collect")
         self._count(gathered.traffic, record)
-        self._book(gathered.metrics, asked, self._plan.phase(number).index)
-        record.answered, record.dropped = gathered.names, gathered.dropped
+        record.answered, record.dropped = gathered.names, {**record.dropped, **gathered.dropped}
         if gathered.total is None:
             record.status, record.reason = "skipped", gathered.reason
+            if gathered.over:
+                state.stopped = f"too few sites may begin another update ({gathered.reason})"
         else:
             self._step(gathered, gathered.total, record)
         state.round = number
@@ -157,6 +159,48 @@ class Coordinator:
         if record.status == "counted" and number % self._config.evaluation.every == 0:
             self._before_scoring(record)
             self._score(record)
+        return record
+
+    def _gather(self, record: RoundRecord) -> Gathered:
+        """Return the sum of the round's updates; note in the record who was asked, where the schedule does not say."""
+        state, payload = self.state, self._payload(self.state.model)
+        if not isinstance(self._gatherer, TwoPhase):
+            gathered = self._gatherer.updates(record.round, tuple(record.asked), payload, state.counted)
+            begun = record.asked if gathered.asked is None else gathered.asked
+            self._book(gathered.metrics, begun, self._plan.phase(record.round).index)
+            if gathered.staleness is not None:
+                record.asked, record.staleness = sorted(gathered.staleness) or record.asked, gathered.staleness
+            return gathered
+        version = state.round - state.skipped
+        found = self._gatherer.wait(record.round, payload, state.counted, version)
+        record.dropped = found.dropped
+        self._count(found.traffic, record)
+        self._book(found.metrics, found.asked, 0)
+        if not found.chosen:
+            record.asked = found.waited
+            return Gathered([], {}, None, 0.0, {}, reason=found.reason, over=found.over)
+        cohort = Cohort(record.round, version, {site: came.began for site, came in found.chosen.items()})
+        record.asked, record.staleness = list(cohort.names), cohort.staleness
+        self._before_sum(record)
+        return self._gatherer.add(cohort, payload, state.counted)
+
+    def _before_sum(self, record: RoundRecord) -> None:
+        # After a kill in a sum others would be ready first. A round has one sum, or sites that were in the first would see it
+        # contradicted: so that this one has begun is written down, and a coordinator that was killed in it goes on after it.
+        lost = replace(record, status="skipped", reason="the coordinator was restarted in the middle of its sum")
+        self.state.pending = lost.to_json()
+        self._journal.stage(to_bytes(self.state))
+        self.state.pending = None
+        crash_point("coordinator.before_sum")
+
+    def _resume(self, record: RoundRecord) -> RoundRecord:
+        """Go on with a round that was written down before it was done."""
+        state = self.state
+        if record.status == "counted":  # killed while the sites scored the model: only the scores are missing
+            return self._score(record)
+        state.round, state.pending = record.round, None
+        state.skipped += 1
+        record.epsilon_spent = self._spending.epsilon(state.charges, state.evaluations)
         return record
 
     def _before_scoring(self, record: RoundRecord) -> None:
@@ -187,11 +231,11 @@ class Coordinator:
         self.state.bytes_up += traffic.up
         self.state.bytes_down += traffic.down
 
-    def _book(self, metrics: Metrics, asked: tuple[str, ...], phase: int) -> None:
+    def _book(self, metrics: Metrics, asked: Sequence[str], phase: int) -> None:
         # Asked counts as charged: the answer may have been computed and lost. A site that recomputed says so itself.
         if not self._charged:
             return
-        for site in asked:
+        for site in sorted({*asked, *metrics}):
             told = metrics.get(site, {}).get("charges")
             limit = self._limits[site][phase]
             claimed = min(told, limit) if isinstance(told, int) and not isinstance(told, bool) else 0
@@ -199,7 +243,7 @@ class Coordinator:
             if isinstance(head, str):
                 self._heads[site] = head
             counts = self.state.charges.setdefault(site, [0] * len(self._plan.phases))
-            counts[phase] = min(limit, max(counts[phase] + 1, claimed))
+            counts[phase] = min(limit, max(counts[phase] + (site in asked), claimed))
 
     def _step(self, gathered: Gathered, total: Array, record: RoundRecord) -> None:
         state, names = self.state, gathered.names
