@@ -30,7 +30,7 @@ from consilia.learning.local import LocalResult
 from consilia.learning.models import build
 from consilia.learning.work import LocalWork
 from consilia.rounds.pending import Outcome, Pending
-from consilia.rounds.ports import Arrival
+from consilia.rounds.ports import Arrival, Transport
 from consilia.rounds.together import Together
 from consilia.store.ledger_store import SiteStore
 from consilia.transport.incohort import InCohort
@@ -95,7 +95,7 @@ class Rounds:
 class InTurns:
     """One transport in odd rounds, another in even ones."""
 
-    def __init__(self, *transports: InCohort | InProcess) -> None:
+    def __init__(self, *transports: Transport) -> None:
         self.transports = transports
         self.now = 0
 
