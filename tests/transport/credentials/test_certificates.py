@@ -28,6 +28,7 @@ from consilia.transport.credentials.certificates import (
 from consilia.transport.credentials.credentials import Credentials
 from consilia.transport.credentials.names import ROLES, Role, dns, name, name_problem
 from consilia.transport.credentials.standing import owner
+from consilia.transport.credentials.tls import present
 
 AUTHORITY = Authority.create("heart-study", NOW)
 PURPOSE = {
@@ -182,7 +183,7 @@ def test_openssl_agrees(tmp_path: Path) -> None:
     assert verifies("site", "sslclient", NOW - timedelta(minutes=4))
 
 
-def handshake(server: Credentials, client: Credentials, folder: Path) -> None:
+def handshake(server: Credentials, client: Credentials) -> None:
     """Do a TLS handshake as gRPC's ends would: both show a certificate, the client asks for the coordinator's DNS name."""
 
     def context(side: int, own: Credentials) -> ssl.SSLContext:
@@ -190,8 +191,7 @@ def handshake(server: Credentials, client: Credentials, folder: Path) -> None:
         made.verify_mode = ssl.CERT_REQUIRED
         made.verify_flags |= ssl.VERIFY_X509_STRICT
         made.load_verify_locations(cadata=own.ca.decode())
-        (folder / "key.pem").write_bytes(own.chain + own.tls_key)
-        made.load_cert_chain(folder / "key.pem")
+        present(made, own)
         return made
 
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -214,12 +214,12 @@ def test_tls_takes_each_member_in_its_own_direction(tmp_path: Path) -> None:
     here = datetime.now(NOW.tzinfo)
     world = World.made(tmp_path, here)
     hub, north, olga = world.load("hub"), world.load("north"), world.load("olga")
-    handshake(hub, north, tmp_path)
-    handshake(hub, olga, tmp_path)
+    handshake(hub, north)
+    handshake(hub, olga)
     with pytest.raises(ssl.SSLCertVerificationError, match="purpose"):
-        handshake(hub, hub, tmp_path)  # the coordinator posing as a site
+        handshake(hub, hub)  # the coordinator posing as a site
     with pytest.raises(ssl.SSLCertVerificationError, match="purpose"):
-        handshake(north, olga, tmp_path)  # a site posing as the coordinator
+        handshake(north, olga)  # a site posing as the coordinator
     (tmp_path / "others").mkdir()
     with pytest.raises(ssl.SSLError, match="certificate"):
-        handshake(hub, World.made(tmp_path / "others", here, seed=1).load("north"), tmp_path)
+        handshake(hub, World.made(tmp_path / "others", here, seed=1).load("north"))

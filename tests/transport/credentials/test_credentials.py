@@ -190,6 +190,16 @@ def test_warnings_begin_thirty_days_before_the_end(world: World) -> None:
     assert "expires in less than a day" in found.warnings(end - timedelta(hours=2))[0]
 
 
+def test_the_coordinator_is_warned_of_everybody(world: World) -> None:
+    hub, end = world.load("hub"), world.load("hub").entry.until
+    assert hub.warnings(end - 31 * DAY) == []
+    found = hub.warnings(end - 10 * DAY)
+    assert len(found) == 4
+    assert f"the certificate of hub expires in 10 days: consilia roster renew hub --dir {world.folder / 'hub'}" in found
+    assert "the certificate of north expires in 10 days: consilia roster renew north at that member" in found
+    assert "the certificate of north has expired: consilia roster renew north at that member" in hub.warnings(end + DAY)
+
+
 def test_a_newer_roster_is_taken_over_and_a_worse_one_is_not(world: World) -> None:
     held = world.load("hub")
     assert held.refreshed(NOW) is held

@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +213,16 @@ def test_revoking_needs_a_member_and_a_reason(world: World) -> None:
     assert "north" not in book.by_name
     assert [(one.name, one.reason) for one in book.revoked] == [("north", "left")]
     assert "north" not in book.sites.by_name
+
+
+def test_a_clock_that_runs_behind_signs_nothing(world: World) -> None:
+    asked = world.join("west", "site")
+    world.now = NOW - timedelta(minutes=6)
+    assert "needs to be past 2027-03-01 12:00 UTC" in refused(world, asked)
+    with pytest.raises(StoreError, match="this machine's clock"):
+        world.revoke("north")
+    world.now = NOW - timedelta(minutes=4)
+    world.sign(asked)
 
 
 def test_an_office_does_not_work_from_an_old_roster(world: World) -> None:

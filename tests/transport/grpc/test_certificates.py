@@ -198,6 +198,25 @@ def test_renewed_at_both_ends_while_they_run(tmp_path: Path) -> None:
             hello(GrpcLink(address, with_book(world.load("olga"), north.book)))
 
 
+def test_an_open_stream_of_a_revoked_site_ends_and_the_others_go_on(made: World, tmp_path: Path) -> None:
+    book = made.office.revoked("south", "its laptop was stolen", made.now)
+
+    async def main(address: str, server: GrpcServer) -> None:
+        north, south = [await GrpcLink(address, made.load(name)).connect() for name in ("north", "south")]
+        await asyncio.to_thread(server.reload, with_book(made.load("hub"), book))
+        with pytest.raises(TransportError, match="its laptop was stolen"):
+            async with asyncio.timeout(10):
+                await south.receive()
+        greeting: dict[str, Json] = {"name": "north", "consilia": CONSILIA, "wire": WIRE, "holds": {}}
+        await north.send(to_bytes(Hello(greeting)))
+        assert isinstance(from_bytes(await north.receive(), who="test"), Welcome)
+        await north.close()
+        await south.close()
+
+    with serving(made.load("hub"), tmp_path) as (address, server):
+        RUNNER.run(main(address, server))
+
+
 class TestACoordinatorIsRefused:
     """Each kind of bad certificate of who is dialled; a site sends it nothing."""
 

@@ -103,13 +103,18 @@ class Credentials:
         return self if raw == self.book.to_bytes() else Credentials.load(self.folder, now)
 
     def warnings(self, now: datetime | None = None) -> list[str]:
-        """Return what will stop working within 30 days."""
+        """Return what will stop working within 30 days: the member's own certificate, and at the coordinator everybody's."""
         now = datetime.now(UTC) if now is None else now
-        left = self.entry.until - now
-        if left >= WARN:
-            return []
-        renew = f"consilia roster renew {shlex.quote(self.name)} --dir {shlex.quote(str(self.folder))}"
-        return [f"the certificate of {self.name} expires in {_span(left)}: {renew}"]
+        found = []
+        for one in self.book.members if self.role == "coordinator" else (self.entry,):
+            left = one.until - now
+            if left < WARN:
+                where = f" --dir {shlex.quote(str(self.folder))}" if one == self.entry else " at that member"
+                ends = f"expires in {_span(left)}" if left > timedelta(0) else "has expired"
+                found.append(
+                    f"the certificate of {one.name} {ends}: consilia roster renew {shlex.quote(one.name)}{where}"
+                )
+        return found
 
 
 def _span(left: timedelta) -> str:

@@ -12,7 +12,7 @@ from consilia.transport.credentials import book as books
 from consilia.transport.credentials import certificates, files, keyfiles, names, standing
 from consilia.transport.credentials.book import Book, Entry, Revoked
 from consilia.transport.credentials.book_check import LONGEST_REASON, MOST_MEMBERS
-from consilia.transport.credentials.reading import text
+from consilia.transport.credentials.reading import shown, text
 from consilia.transport.credentials.request import Request
 from consilia.transport.credentials.seen import remember
 
@@ -88,7 +88,8 @@ class Office:
         """Take members on, or renew their certificates, in one new version of the roster; what was signed before stays.
 
         Raises:
-            StoreError: With every reason why a request cannot be signed; then none is. Or if the roster cannot be written.
+            StoreError: With every reason why a request cannot be signed; then none is. Or if the clock is behind the last
+                roster's date, or the roster cannot be written.
         """
         self.check(requests)
         fresh = [request for request in requests if not self.has(request)]
@@ -111,6 +112,7 @@ class Office:
 
         Raises:
             PlanError: If the reason is empty or too long for a line, or there is no such member.
+            StoreError: If the clock is behind the last roster's date.
         """
         problems = []
         entry = self.book.by_name.get(name)
@@ -132,6 +134,10 @@ class Office:
         return self._next(rest, [*self.book.revoked, gone], now)
 
     def _next(self, members: list[Entry], revoked: list[Revoked], now: datetime) -> Book:
+        if now < self.book.issued - certificates.SKEW:
+            last = shown(self.book.issued)
+            raise StoreError.of("this machine's clock", needs=f"to be past {last}, when the last roster was signed",
+                                got=shown(now), hint="Set it: what is signed now must be newer than before")  # fmt: skip
         return Book.signed(self.key, consortium=self.book.consortium, version=self.book.version + 1, issued=now,
                            authority=self.book.authority, members=members, revoked=revoked)  # fmt: skip
 

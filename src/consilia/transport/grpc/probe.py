@@ -8,7 +8,6 @@ TLS library has ready. What is wrong is then what the roster says of this end's 
 import contextlib
 import socket
 import ssl
-import tempfile
 from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -19,6 +18,7 @@ from consilia.core.errors import Problem, TransportError
 from consilia.transport.credentials.credentials import Credentials
 from consilia.transport.credentials.names import CLIENTS, SERVERS, Role
 from consilia.transport.credentials.reading import shown
+from consilia.transport.credentials.tls import present
 
 _PATIENCE: Final = 5.0  # seconds for the probe's connection and each of its reads
 
@@ -105,9 +105,5 @@ def _context(credentials: Credentials) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # the roster is asked instead
     context.set_alpn_protocols(["h2"])  # without it gRPC hangs up on everybody
-    # The library takes keys from files only; this one can be read by its owner alone and is gone at once.
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(credentials.chain + credentials.tls_key)
-        file.flush()
-        context.load_cert_chain(file.name)
+    present(context, credentials)
     return context

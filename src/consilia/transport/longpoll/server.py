@@ -20,11 +20,12 @@ from consilia.core.errors import ConsiliaError, ProtocolError, TransportError
 from consilia.rounds.ports import Clock
 from consilia.transport.credentials.credentials import Credentials
 from consilia.transport.credentials.names import Role
+from consilia.transport.credentials.tls import present
 from consilia.transport.link.hub import Hub
 from consilia.transport.link.session import Session as Stream
 from consilia.transport.longpoll.batches import ENOUGH, MOST_BODY, cost, pack, unpack
 from consilia.transport.longpoll.signing import Method, Request, Session, Sessions
-from consilia.transport.longpoll.tls import load_own, server_context
+from consilia.transport.longpoll.tls import server_context
 
 _log = logging.getLogger("consilia.longpoll")
 OPEN, UP, DOWN, END = (f"/consilia/1/{name}" for name in ("open", "up", "down", "end"))
@@ -101,7 +102,7 @@ class LongPollServer:
 
         def adopt() -> None:
             self._credentials = credentials
-            load_own(self._tls, credentials)
+            present(self._tls, credentials)
 
         self._loop.call_soon_threadsafe(adopt)
 

@@ -1,11 +1,11 @@
 """TLS for HTTPS: it keeps strangers from reading; who is at the other end is what signatures say."""
 
 import ssl
-import tempfile
 from pathlib import Path
 
 from consilia.core.errors import PlanError
 from consilia.transport.credentials.credentials import Credentials
+from consilia.transport.credentials.tls import present
 
 
 def server_context(credentials: Credentials) -> ssl.SSLContext:
@@ -14,7 +14,7 @@ def server_context(credentials: Credentials) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2  # what proxies of hospitals still speak
     context.verify_mode = ssl.CERT_OPTIONAL
     context.load_verify_locations(cadata=credentials.ca.decode())
-    load_own(context, credentials)
+    present(context, credentials)
     return context
 
 
@@ -34,7 +34,7 @@ def client_context(credentials: Credentials, trust: Path | None) -> ssl.SSLConte
         context.load_verify_locations(cadata=credentials.trusted.decode())
         # The coordinator's certificate itself is the anchor: no other one of its authority passes.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-        load_own(context, credentials)
+        present(context, credentials)
         return context
     try:
         context.load_verify_locations(trust)
@@ -42,12 +42,3 @@ def client_context(credentials: Credentials, trust: Path | None) -> ssl.SSLConte
         raise PlanError.of(f"file {trust}", needs="the certificate of the proxy's authority, PEM", got="something else",
                            hint="Ask who runs the proxy for it") from None  # fmt: skip
     return context
-
-
-def load_own(context: ssl.SSLContext, credentials: Credentials) -> None:
-    """Show this member's certificate in connections that begin from now on."""
-    # The library reads keys from files only. This one is the owner's alone and gone at once.
-    with tempfile.NamedTemporaryFile(dir=credentials.folder, prefix=".tls-") as file:
-        file.write(credentials.chain + credentials.tls_key)
-        file.flush()
-        context.load_cert_chain(file.name)
