@@ -51,10 +51,17 @@ class Line:
 
 @dataclass(eq=False)
 class Connection:
+    """A caller and the target.
+
+    Attributes:
+        frozen: Nothing passes any more, and nobody is told.
+    """
+
     client: asyncio.StreamWriter
     server: asyncio.StreamWriter
     twin: asyncio.StreamWriter | None = None
     tasks: list["asyncio.Task[None]"] = field(default_factory=list)
+    frozen: bool = False
 
 
 class FaultProxy:
@@ -85,13 +92,18 @@ class FaultProxy:
         """Connections that are open now."""
         return len(self._open)
 
-    def black_hole(self, seconds: float) -> None:
-        """Take bytes both ways and deliver none for so long; connections stay up."""
+    def swallow(self, seconds: float) -> None:
+        """Take bytes both ways and deliver none for so long; connections stay up, and what was taken is lost."""
         self.up.swallow = self.down.swallow = time.monotonic() + seconds
 
     def hang(self, stopped: bool = True) -> None:
-        """Stop reading from either end, or go on."""
+        """Stop reading from either end, or go on: what TCP makes of a line on which every packet is lost for a while."""
         self.up.stopped = self.down.stopped = stopped
+
+    def freeze(self) -> None:
+        """Leave the present connections half open: each end believes in the other, and nothing passes."""
+        for connection in list(self._open):
+            connection.frozen = True
 
     def reset(self) -> None:
         """End every open connection with RST, at both ends."""
@@ -161,7 +173,7 @@ class FaultProxy:
         self, connection: Connection, line: Line, reader: asyncio.StreamReader, writers: list[asyncio.StreamWriter]
     ) -> None:
         queue: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(WAITING)
-        feeding = self._loop.create_task(self._feed(line, reader, queue))
+        feeding = self._loop.create_task(self._feed(connection, line, reader, queue))
         connection.tasks.append(feeding)
         try:
             count = 0
@@ -177,9 +189,11 @@ class FaultProxy:
                     if line.rate:
                         await asyncio.sleep(len(part) / line.rate)
                     line.passed += len(part)
-                    for writer in writers:
-                        writer.write(part)
-                        await writer.drain()
+                    writers[0].write(part)
+                    await writers[0].drain()
+                    for twin in writers[1:]:
+                        if not twin.transport.is_closing():  # what happens to the second one is no concern of the first
+                            twin.write(part)
                     if line.slices:
                         await asyncio.sleep(0.001)  # or the receiver sees them as one
                 count += len(piece)
@@ -191,17 +205,22 @@ class FaultProxy:
             self._end(connection, reset=True)
 
     async def _feed(
-        self, line: Line, reader: asyncio.StreamReader, queue: "asyncio.Queue[tuple[float, bytes]]"
+        self,
+        connection: Connection,
+        line: Line,
+        reader: asyncio.StreamReader,
+        queue: "asyncio.Queue[tuple[float, bytes]]",
     ) -> None:
         while True:
-            await _while_stopped(line)
+            await _while_stopped(line, connection)
             try:
                 piece = await reader.read(PIECE if not line.rate else max(1, min(PIECE, int(line.rate / 20))))
             except OSError:
                 piece = b""
             if piece and time.monotonic() < line.swallow:
                 continue
-            await _while_stopped(line)  # a piece that was being read when the line stopped waits with the rest
+            # A piece that was being read when the line stopped waits with the rest.
+            await _while_stopped(line, connection)
             await queue.put((time.monotonic() + line.latency + self._random.random() * line.jitter, piece))
             if not piece:
                 return
@@ -218,8 +237,8 @@ def _flipped(line: Line, piece: bytes, count: int) -> bytes:
     return piece[:at] + bytes([piece[at] ^ 0x01]) + piece[at + 1 :]
 
 
-async def _while_stopped(line: Line) -> None:
-    while line.stopped:
+async def _while_stopped(line: Line, connection: Connection) -> None:
+    while line.stopped or connection.frozen:
         await asyncio.sleep(0.005)
 
 

@@ -91,9 +91,9 @@ def test_latency_and_rate_take_their_time(proxy: FaultProxy) -> None:
         assert time.monotonic() - begun >= len(DATA) / 50_000 * 0.9
 
 
-def test_a_black_hole_loses_bytes_and_keeps_the_connection(proxy: FaultProxy) -> None:
+def test_what_is_swallowed_is_lost_and_the_connection_stays(proxy: FaultProxy) -> None:
     with call(proxy) as one:
-        proxy.black_hole(0.15)
+        proxy.swallow(0.15)
         one.sendall(b"lost")
         time.sleep(0.2)
         one.sendall(b"found")
@@ -109,6 +109,19 @@ def test_a_host_that_hangs_takes_nothing_until_it_goes_on(proxy: FaultProxy) -> 
         proxy.hang(False)
         one.settimeout(5.0)
         assert read(one, 5) == b"later"
+
+
+def test_what_is_half_open_stays_so_and_new_connections_pass(proxy: FaultProxy) -> None:
+    with call(proxy, timeout=0.1) as one:
+        one.sendall(b"x")
+        assert read(one, 1) == b"x"
+        proxy.freeze()
+        one.sendall(b"y")
+        with pytest.raises(TimeoutError):
+            one.recv(1)
+        with call(proxy) as two:
+            two.sendall(b"z")
+            assert read(two, 1) == b"z"
 
 
 def test_a_reset_reaches_the_caller(proxy: FaultProxy) -> None:
