@@ -71,7 +71,10 @@ def test_from_nothing_to_a_member_by_what_each_command_says_comes_next(roster: C
     last = roster(*words[2:], said="yes\n")
     assert fingerprint(last.err) == fingerprint(first.out)
     assert "roster       version 2 of heart-study, in hospital a" in last.out
+    assert "Next: consilia site init --config 'hospital a/site.toml' --coordinator HOST:PORT" in last.out
     assert Credentials.load(Path("hospital a")).book.version == 2
+    Path("hospital a/site.toml").write_text("")
+    assert "Next" not in roster(*words[2:]).out
 
 
 @pytest.mark.parametrize("said", ["", "n\n", "\n", "yeah\n", "no"])

@@ -1,14 +1,13 @@
 """`consilia roster`: found a consortium, take members on, renew their certificates, throw one out."""
 
-import shlex
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from consilia.cli import options, output
+from consilia.cli import roster_words as words
 
 if TYPE_CHECKING:
     from consilia.core.errors import Problem
@@ -41,7 +40,7 @@ def init(
     office = Office.found(folder, folder.resolve().name if name is None else name, _secret(), _now())
     found = {"consortium": office.book.consortium, "folder": str(folder), "version": office.book.version,
              "fingerprint": consortium_fingerprint(office.key.public)}  # fmt: skip
-    _tell(found, json, [
+    words.tell(found, json, [
         f"consortium   {found['consortium']}, in {folder}",
         f"fingerprint  {found['fingerprint']}",
         "",
@@ -81,13 +80,13 @@ def add(
     from consilia.transport.credentials import member
 
     asked = member.join(place, name, role, _secret())
-    _tell(_request(asked.request, asked.path), json, [
+    words.tell(words.request(asked.request, asked.path), json, [
         f"{role:<11}  {name}, in {place}",
         f"fingerprint  {asked.request.fingerprint}",
         "",
         f"Next: send {asked.path} to the consortium's officer. It is public.",
         "The officer will ask for the fingerprint by telephone. Keys never leave this folder.",
-        f"With the roster.json that comes back: consilia roster add {_word(name)} --roster roster.json{_where(name, place)}",
+        words.back(name, place),
     ])  # fmt: skip
 
 
@@ -108,7 +107,7 @@ def sign(
         office.check(wanted)
         for request in wanted:
             if not office.has(request):
-                _confirm(_about(office, request), f"Does {request.name} read out these numbers?", yes=yes)
+                words.confirm(_about(office, request), f"Does {request.name} read out these numbers?", yes=yes)
         office = office.sign(wanted, _now())
     _published(office, [request.name for request in wanted], json)
 
@@ -128,7 +127,7 @@ def revoke(
     with locked(folder):
         office = Office.open(folder)
         revoked = office.revoked(name, reason, _now())
-        _confirm([f"{office.book.by_name[name].role:<11}  {name}, for good: {reason}"], "Revoke it?", yes=yes)
+        words.confirm([f"{office.book.by_name[name].role:<11}  {name}, for good: {reason}"], "Revoke it?", yes=yes)
         office = office.publish(revoked)
     _published(office, [], json)
 
@@ -142,12 +141,12 @@ def renew(name: Name, folder: Member = None, json: options.Json = False) -> None
     place = Path(name) if folder is None else folder
     with locked(place):
         asked = member.renew(place, name)
-    _tell(_request(asked.request, asked.path), json, [
+    words.tell(words.request(asked.request, asked.path), json, [
         f"renewal      {asked.request.role} {name}",
         f"fingerprint  {asked.request.fingerprint}",
         "",
         f"Next: send {asked.path} to the consortium's officer. It is public.",
-        f"With the roster.json that comes back: consilia roster add {_word(name)} --roster roster.json{_where(name, place)}",
+        words.back(name, place),
         "Bring it to the coordinator at the same time: it then takes the new certificate only.",
     ])  # fmt: skip
 
@@ -162,7 +161,7 @@ def show(
 
     asked = waiting(place)
     if asked is not None:
-        _tell(_request(asked.request, asked.path), json, [
+        words.tell(words.request(asked.request, asked.path), json, [
             f"{asked.request.role:<11}  {asked.request.name}, which no roster has yet",
             f"fingerprint  {asked.request.fingerprint}",
             "",
@@ -185,7 +184,7 @@ def _take(name: str, place: Path, roster: Path, *, yes: bool, json: bool) -> Non
     def believes(book: "Book") -> bool:
         lines = [f"consortium   {book.consortium}, {len(book.members)} members",
                  f"fingerprint  {consortium_fingerprint(book.public)}"]  # fmt: skip
-        _confirm(lines, "Does its officer read out these numbers?", yes=yes)
+        words.confirm(lines, "Does its officer read out these numbers?", yes=yes)
         return True
 
     with locked(place):
@@ -194,9 +193,10 @@ def _take(name: str, place: Path, roster: Path, *, yes: bool, json: bool) -> Non
         output.say(warning, style="yellow")
     found = {"consortium": taken.book.consortium, "version": taken.book.version, "name": name, "role": taken.role,
              "until": stamp(taken.entry.until)}  # fmt: skip
-    _tell(found, json, [
+    words.tell(found, json, [
         f"roster       version {taken.book.version} of {taken.book.consortium}, in {place}",
         f"certificate  until {shown(taken.entry.until)}",
+        *words.then(taken.role, place),
     ])  # fmt: skip
 
 
@@ -230,49 +230,12 @@ def _published(office: "Office", names: list[str], json: bool) -> None:
     mark = consortium_fingerprint(book.public)
     found = {"consortium": book.consortium, "version": book.version, "members": len(book.members), "signed": names,
              "roster": str(path), "fingerprint": mark}  # fmt: skip
-    _tell(found, json, [
+    words.tell(found, json, [
         f"roster       version {book.version} of {book.consortium}, {len(book.members)} members",
         "",
         f"Next: send {path} to the coordinator and to every member. It is public.",
         f"New members will ask for the consortium's fingerprint: {mark}",
     ])  # fmt: skip
-
-
-def _request(request: "Request", path: Path) -> dict[str, Any]:
-    return {"name": request.name, "role": request.role, "request": str(path), "fingerprint": request.fingerprint}
-
-
-def _tell(found: dict[str, Any], json: bool, lines: list[str]) -> None:
-    if json:
-        output.emit(found)
-    else:
-        print("\n".join(lines))
-
-
-def _confirm(lines: list[str], question: str, *, yes: bool) -> None:
-    """Show what is about to happen and go on only after a yes."""
-    from consilia.core.errors import PlanError
-
-    for line in lines:
-        output.say(line)
-    if yes:
-        return
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-    answer = sys.stdin.readline()
-    if answer.strip().lower() not in ("y", "yes"):
-        if not answer.endswith("\n"):
-            print(file=sys.stderr)
-        raise PlanError.of("consilia roster", needs="a yes", got=repr(answer.strip()) if answer else "no answer", hint=(
-            "Nothing was changed. Compare by telephone, on a number you know; where that is done, --yes asks nothing"
-        ))  # fmt: skip
-
-
-def _word(name: str) -> str:
-    return shlex.quote(name)
-
-
-def _where(name: str, place: Path) -> str:
-    return "" if place == Path(name) else f" --dir {shlex.quote(str(place))}"
 
 
 def _secret() -> "SecretRng":
