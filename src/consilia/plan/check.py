@@ -39,6 +39,7 @@ def check(
     segments: tuple[Segment, ...],
     problems: Sequence[Problem] = (),
     initial: str | None = None,
+    architecture: str | None = None,
 ) -> RunPlan:
     """Return all that follows from a plan before training.
 
@@ -51,6 +52,7 @@ def check(
         segments: The shared parts of the model, in order.
         problems: What others found, such as a model's layers that a claim forbids; raised together with the rest.
         initial: SHA-256 of the weights the run starts from, where the plan names any.
+        architecture: SHA-256 of the layers that installed code built.
 
     Raises:
         PlanError: With every problem.
@@ -91,7 +93,7 @@ def check(
     return RunPlan(
         plan=plan,
         phases=parts,
-        digest=_digest(plan, sites, z, input_shape, classes, segments, initial),
+        digest=_digest(plan, sites, z, input_shape, classes, segments, initial, architecture),
         sites=sites,
         charges=charged,
         spec=_spec(plan, parts, sites, z, segments, secure),
@@ -177,7 +179,7 @@ def _spec(
 
 def _digest(
     plan: Plan, sites: tuple[SiteTerms, ...], z: float, input_shape: Sequence[int], classes: int,
-    segments: tuple[Segment, ...], initial: str | None,
+    segments: tuple[Segment, ...], initial: str | None, architecture: str | None,
 ) -> str:  # fmt: skip
     """Return one name for all that both ends must agree on; where a file lies on a disk is not part of it."""
     value: dict[str, Any] = dict(canonical(plan))  # type: ignore[arg-type]
@@ -193,6 +195,7 @@ def _digest(
         "classes": classes,
         "model": [[part.name, list(part.shape)] for part in segments],
         "initial": initial,
+        "architecture": architecture,
     }
     return digest(agreed)
 

@@ -86,8 +86,8 @@ class ModelCheck:
         kept: The last model that was accepted, over restarts; None keeps it for this process only.
 
     Guarantees:
-        A model passes only if it is finite; if no hidden layer divides directions beyond what `Looks` allows; if it is the first
-        model where no step was made yet; and if it is no further from the last accepted one than the steps in between can lead.
+        A model passes only if no hidden layer divides directions beyond what `Looks` allows; if it is the first model
+        where no step was made yet; and if it is no further from the last accepted one than the steps in between can lead.
         Where the plan clips, these are bounded by its public numbers (`server_steps`). Where it does not, nothing bounds a
         step, and `TRIPWIRE` times this site's own largest update is a tripwire, no proof.
     """
@@ -110,14 +110,12 @@ class ModelCheck:
 
         Args:
             task: What is asked.
-            payload: The vector that came with it: the model, and what rides along.
+            payload: The vector that came with it: the model, and what rides along; finite.
             digest: Of the payload, in hex.
 
         Raises:
             ProtocolError: If a check fails.
         """
-        if not np.isfinite(payload).all():
-            raise self._refusal("a finite model", "NaN or infinite values", "Lower the rates")
         look = self._looks.at(payload[: self._dim], digest)
         number = self._steps_made(task)
         allowed, moved = self._allowed(number), self._last.distance(look)

@@ -18,6 +18,7 @@ from consilia.plan.run_plan import SiteHalf
 from consilia.rounds.account import Account
 from consilia.rounds.asynchronous.waiting import Waiting
 from consilia.rounds.entropy import Entropy
+from consilia.rounds.model_check import ModelCheck
 from consilia.rounds.pending import Outcome, Pending
 from consilia.rounds.pipelines import Pipeline, shared_seed
 from consilia.rounds.ports import Learner, LocalState, Score, Trained
@@ -47,6 +48,7 @@ class Site:
         share: The site's weight over the largest of any site's, for sums that are added plainly.
         sums: The site's half of a secure sum; None where its updates leave in the clear.
         own: Takes the site's own numbers, which a secure sum hides from the coordinator; they stay here.
+        models: Looks at each model before anything is charged or computed for it; None: any finite one will do.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class Site:
         share: float = 1.0,
         sums: SiteSum | None = None,
         own: Callable[[Mapping[str, Json]], None] | None = None,
+        models: ModelCheck | None = None,
     ) -> None:
         self.name = half.terms.name
         self._half = half
@@ -77,24 +80,17 @@ class Site:
         self._share = share
         self._sums = sums
         self._own = own
+        self._models = models
         self._account = Account(half, run, store, fingerprint=fingerprint, reproducible=entropy.reproducible)
         waits = store is not None and half.plan.aggregation.mode == "two-phase"
         self._waiting = Waiting(half, run, store, self._account) if waits and store is not None else None
 
     def require_room(self) -> None:
-        """Check that the site's ledger would admit the run, and write nothing.
-
-        Raises:
-            BudgetExceeded: If the population's budget does not cover the run's whole schedule.
-        """
+        """See `Account.require_room`."""
         self._account.require_room()
 
     def open(self) -> None:
-        """Admit the run to the site's ledger before anything starts.
-
-        Raises:
-            BudgetExceeded: If the population's budget does not cover the run's whole schedule.
-        """
+        """See `Account.open`."""
         self._account.open()
 
     def handle(self, frame: Bytes) -> bytes:
@@ -131,6 +127,8 @@ class Site:
         try:
             if isinstance(outcome, Exception):
                 raise outcome
+            if isinstance(outcome, Trained) and self._models is not None:
+                self._models.trained(outcome.vector)
             if isinstance(outcome, Trained) and self._waiting is not None:
                 return encode(self._waiting.keep(pending, outcome))
             if isinstance(outcome, Trained):
@@ -141,9 +139,7 @@ class Site:
 
     def _under_cover(self) -> SiteSum:
         if self._sums is None:
-            raise self._refusal(
-                "a plan with a secure sum", got='secure_sum.mode = "none"', hint="Ask what the plan says"
-            )
+            raise self._refusal("a plan with a secure sum", 'secure_sum.mode = "none"', "Ask what the plan says")
         return self._sums
 
     def _refusal(self, needs: str, got: str, hint: str) -> ProtocolError:
@@ -175,8 +171,7 @@ class Site:
         return self._finish_training(pending, taken.trained)
 
     def _book(self, task: ProtocolMessage, model_digest: str) -> Pending:
-        payload = self._payload(task)
-        local = self._local(task)
+        payload, local = self._payload(task, model_digest), self._local(task)
         phase = self._half.phase(task.round).index
         event = self._half.charge.round_events[phase]
         crash_point("site.before_reserve")
@@ -241,11 +236,8 @@ class Site:
     def _begin_evaluation(self, task: ProtocolMessage) -> bytes | Pending:
         mode = self._half.plan.evaluation.metrics
         if mode == "hidden":
-            raise self._refusal(
-                "a plan that lets metrics leave",
-                got='evaluation.metrics = "hidden"',
-                hint="Declare held-out rows public, or charge for their metrics",
-            )
+            raise self._refusal("a plan that lets metrics leave", 'evaluation.metrics = "hidden"',
+                                "Declare held-out rows public, or charge for their metrics")  # fmt: skip
         model_digest = self._digest(task.payload)
         event = self._half.charge.evaluation_event
         sealed = self._sealed(task, "evaluation", model_digest) if event is not None else None
@@ -254,7 +246,7 @@ class Site:
         self._account.forward(task.round, "evaluation", model_digest)
         if self._sums is not None:
             self._sums.ready("evaluation", task, model_digest)
-        payload, local = self._payload(task), self._local(task)
+        payload, local = self._payload(task, model_digest), self._local(task)
         hold = self._account.reserve(task.round, "evaluation", event)
         secret = self._entropy.stream("evaluate", self.name, task.round)
         return Pending(task, model_digest, hold, self._learner, payload, local, secret)
@@ -279,10 +271,12 @@ class Site:
         sealed = self._store.sealed(self._run, task.round, purpose) if self._store is not None else None
         return None if sealed is None else again(sealed, task, model_digest, who=f"site {self.name}")
 
-    def _payload(self, task: ProtocolMessage) -> Vector:
+    def _payload(self, task: ProtocolMessage, digest: str) -> Vector:
         vector = unpack_vector(task.payload, self._dim, who=f"site {self.name}")
         if not np.isfinite(vector).all():
             raise self._refusal("a finite model", got="NaN or infinite values", hint="Lower the rates")
+        if self._models is not None:
+            self._models.require(task, vector, digest)
         return vector
 
     def _local(self, task: ProtocolMessage) -> LocalState | None:
@@ -296,4 +290,6 @@ class Site:
         # The head goes to the coordinator as a witness: a ledger rolled back later no longer matches it.
         status = str(task.body.get("status", "done"))
         head = self._account.close(status)
+        if self._models is not None:
+            self._models.close()
         return encode(ProtocolMessage("closed", self.name, task.round, {"ledger_head": head}))
