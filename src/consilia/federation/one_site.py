@@ -24,7 +24,7 @@ from consilia.plan.stack_work import stack_shape, stack_work
 from consilia.rounds.entropy import Entropy
 from consilia.rounds.learner import TorchLearner
 from consilia.rounds.mechanism import event_that_runs, require_covered
-from consilia.rounds.model_check import Expected, Kept, ModelCheck
+from consilia.rounds.model_check import Expected, KeptInStore, ModelCheck
 from consilia.rounds.ports import Learner
 from consilia.rounds.rates import site_factor
 from consilia.rounds.rows import SiteRows
@@ -32,6 +32,7 @@ from consilia.rounds.secure.sessions import Party
 from consilia.rounds.site import Site
 from consilia.rounds.stack_learner import StackLearner
 from consilia.store.ledger_store import SiteStore
+from consilia.store.sessions import Sessions
 
 
 def keeps_a_store(plan: RunPlan, name: str) -> bool:
@@ -45,7 +46,7 @@ def keeps_a_store(plan: RunPlan, name: str) -> bool:
 def site_of(
     assembled: Assembled, name: str, rows: SiteRows, *, run: str, store: SiteStore | None, party: Party | None,
     policy: Policy | None, entropy: Entropy, digest: Callable[[Bytes], str],
-    own: Callable[[Mapping[str, Json]], None] | None, kept: Kept | None = None,
+    own: Callable[[Mapping[str, Json]], None] | None, alone: Sessions | None = None,
 ) -> Site:  # fmt: skip
     """Put one site together.
 
@@ -60,7 +61,8 @@ def site_of(
         entropy: Source of secret randomness.
         digest: SHA-256 in hex.
         own: Takes the site's own numbers, which a secure sum hides from the coordinator; they stay here.
-        kept: Where it keeps the last model that it accepted, over restarts; a simulated site's coordinator is no stranger.
+        alone: The site's file, where it has a process of its own: sums under way and the last model that it accepted are kept
+            over its restarts. None for simulated sites: a kill ends them all at once, and their coordinator is no stranger.
 
     Raises:
         PlanError: If it holds more rows than are registered for it, or if what would run is not what is charged.
@@ -84,8 +86,18 @@ def site_of(
     sums = None
     if party is not None and store is not None:
         sums = site_sum(
-            plan, half, party, run=run, share=share, store=store, entropy=entropy, pipelines=steps, policy=policy
+            plan,
+            half,
+            party,
+            run=run,
+            share=share,
+            store=store,
+            entropy=entropy,
+            pipelines=steps,
+            policy=policy,
+            alone=alone is not None,
         )
+    kept = None if alone is None else KeptInStore(alone, run)
     return Site(
         half, run=run, learner=learner, pipelines=steps, payload_dim=assembled.payload_dim, store=store,
         entropy=entropy, fingerprint=rows.train.fingerprint() if store else "", digest=digest, share=share, sums=sums,

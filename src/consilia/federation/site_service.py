@@ -25,6 +25,7 @@ from consilia.plan.schema import Plan
 from consilia.rounds.rows import BUILT_IN, SiteRows, own_rows
 from consilia.rounds.secure.sessions import Party
 from consilia.rounds.site import Site
+from consilia.store.consents import Offered
 from consilia.store.ledger_store import SiteStore
 from consilia.store.own_numbers import OwnNumbers
 
@@ -150,6 +151,19 @@ class SiteService:
         told = f"run {offer.run} was agreed to with another plan: a run has one"
         return self._answer("offered", offer, {"answer": "refused", "clauses": [told]})
 
+    def examine(self, offered: Offered) -> tuple[RunPlan, Verdict]:
+        """Return an offer's plan as installed code checks it now, and what the policy says of it, for a steward.
+
+        Raises:
+            PlanError: If it is no longer the plan that was offered.
+        """
+        offer = Offer.read(json.loads(offered.offer), who=f"the ledger of site {self.name}")
+        plan = self._assembled(offer, self._read(offer)).run_plan
+        if plan.digest != offered.digest:
+            raise PlanError.of(f"run {offer.run}", needs=f"installed code to make plan {offered.digest[:12]} of its offer",
+                               got=plan.digest[:12], hint="Version or data changed since: have it offered again")  # fmt: skip
+        return plan, self._judge(plan)
+
     def _judge(self, plan: RunPlan) -> Verdict:
         half, policy = plan.site(self.name), self._policy()
         limit = ledger_limit(policy, half.population)
@@ -204,7 +218,7 @@ class SiteService:
         return site_of(
             assembled, self.name, rows, run=offer.run, store=self._store if keeps_a_store(plan, self.name) else None,
             party=party, policy=policy_of(plan.plan, self._folder), entropy=entropy_of(plan.plan), digest=LastDigest(),
-            own=OwnNumbers(self._home / "sites" / f"{self.name}-own.jsonl").note,
+            own=OwnNumbers(self._home / "sites" / f"{self.name}-own.jsonl").note, alone=self._store.sessions,
         )  # fmt: skip
 
     def _assembled(self, offer: Offer, rows: SiteRows) -> Assembled:

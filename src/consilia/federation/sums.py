@@ -46,16 +46,16 @@ def own_share(half: SiteHalf, held: int) -> float:
 
 def site_sum(
     plan: RunPlan, half: SiteHalf, party: Party, *, run: str, share: float, store: SiteStore, entropy: Entropy,
-    pipelines: Sequence[Pipeline], policy: Policy | None,
+    pipelines: Sequence[Pipeline], policy: Policy | None, alone: bool,
 ) -> SiteSum:  # fmt: skip
-    """Return a site's half of the plan's secure sum."""
+    """Return a site's half of the plan's secure sum; `alone`: it has a process of its own."""
     secure = half.secure
     if secure is None:
         raise TypeError("a plan with a secure sum has its terms")  # plan.check sees to it
     if secure.mode == "masks":
         return MaskedSite(
             half, secure, run=run, party=party, cohort=cohorts_of(plan, secure, half.terms.name), share=share,
-            store=store.sessions, entropy=entropy,
+            store=store.sessions, entropy=entropy, alone=alone,
         )  # fmt: skip
     context, cohort = run_context(run, plan.digest, party.roster), by_schedule(plan)
     scheme: SiteScheme

@@ -15,6 +15,7 @@ from consilia.store.tables import sessions, site_key, transcripts
 
 _IDENTITY = "identity"
 _ID = 16
+_BEGUN = ".begun"
 
 
 class Sessions:
@@ -76,6 +77,27 @@ class Sessions:
                 return False
             connection.execute(put.on_conflict_do_update(index_elements=["run", "purpose"], set_=values))
             return True
+
+    def begun(self, run: str, purpose: str, round_number: int, state: bytes) -> None:
+        """Store where a sum stands that nothing has been given to: another session of the round may take its place.
+
+        Raises:
+            StoreError: If the file cannot be written.
+        """
+        values = {"round": round_number, "digest": digest_bytes(state), "state": state}
+        put = upsert(sessions).values(run=run, purpose=purpose + _BEGUN, **values)
+        with writing(self._engine, self._who, "session.begun") as connection:
+            connection.execute(put.on_conflict_do_update(index_elements=["run", "purpose"], set_=values))
+
+    def beginning(self, run: str, purpose: str, round_number: int) -> bytes | None:
+        """Return where `begun` left the sum of this round, or None.
+
+        Raises:
+            StoreError: If the bytes changed on disk.
+        """
+        found = self.newest(run, purpose + _BEGUN)
+        # After `forget` only the id is left.
+        return found[1] if found is not None and found[0] == round_number and len(found[1]) > _ID else None
 
     def state(self, run: str, purpose: str, round_number: int) -> bytes | None:
         """Return where the sum of this round stands, or None if it has not begun here.

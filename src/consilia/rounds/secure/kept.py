@@ -37,14 +37,14 @@ class Sum:
         """Return session id, model, upload, cohort and state, for `from_bytes`."""
         session = self.state.session
         cohort = canonical_bytes(list(session.cohort))
-        head = session.session_id + session.model_digest.encode() + self.upload.encode()
+        head = session.session_id + session.model_digest.encode() + self.upload.ljust(_DIGEST).encode()
         return head + len(cohort).to_bytes(_LENGTH, "big") + cohort + self.state.to_bytes()
 
     @classmethod
     def from_bytes(
         cls, raw: bytes, session: Callable[[str, bytes, tuple[str, ...]], Session], identity: Identity
     ) -> "Sum":
-        """Read what `to_bytes` wrote once there was an upload.
+        """Read what `to_bytes` wrote.
 
         Args:
             raw: The bytes.
@@ -58,7 +58,7 @@ class Sum:
         try:
             model, upload = (
                 raw[ID_SIZE : ID_SIZE + _DIGEST].decode("ascii"),
-                raw[ID_SIZE + _DIGEST : head].decode("ascii"),
+                raw[ID_SIZE + _DIGEST : head].decode("ascii").strip(),
             )
             end = head + _LENGTH + int.from_bytes(raw[head : head + _LENGTH], "big")
             cohort = tuple(str(name) for name in json.loads(raw[head + _LENGTH : end]))

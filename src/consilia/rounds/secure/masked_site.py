@@ -40,19 +40,21 @@ class MaskedSite:
         share: The site's weight over the largest of any site's.
         store: Where sums under way are kept.
         entropy: Source of secret randomness.
+        alone: Whether the site has a process of its own, which may be killed while those of the others go on: then every step
+            is on disk before its answer leaves, and a restarted process goes on in the session.
 
     Guarantees:
         Those of `secagg.client` for each session. Beyond one session: in each round at most one masked update ever leaves,
         also after a kill: that it may have left is on disk before it does, and another session of that round is refused
         then. What the site votes for is on disk before its vote leaves, so it never gives away shares of two kinds.
-        A session that a kill took from memory before that is lost: nothing more is said in it.
+        A session that a kill took from memory before that is lost, unless the site is alone: nothing more is said in it.
         Of scores, one masked vector leaves for each round of the schedule, by each process of the site: a run that is
         resumed may ask again. Charged scores are sealed, and leave once (`rounds.site`).
     """
 
     def __init__(
         self, half: SiteHalf, secure: SecureTerms, *, run: str, party: Party, cohort: Cohorts,
-        share: float, store: Sessions, entropy: Entropy,
+        share: float, store: Sessions, entropy: Entropy, alone: bool = False,
     ) -> None:  # fmt: skip
         self._half = half
         self._secure = secure
@@ -62,6 +64,7 @@ class MaskedSite:
         self._share = share
         self._store = store
         self._entropy = entropy
+        self._alone = alone
         self._sums: dict[str, Sum] = {}
         self._watch = Watch(run, party, store, self._witness)
         self._name = party.identity.name
@@ -142,6 +145,8 @@ class MaskedSite:
         self._sums[purpose] = after = Sum(state, masked or before.upload)
         if purpose == UPDATE and isinstance(event, Contribution | Survivors) and after.upload:
             self._store.keep(self._run, purpose, task.round, after.to_bytes())
+        elif self._alone:
+            self._store.begun(self._run, purpose, task.round, after.to_bytes())
         if isinstance(event, Inbox | Contribution) and state.reason:
             # Nobody is answered by this step itself: the reason goes out with the task's refusal.
             raise self._refusal("a session that goes on", state.reason)
@@ -159,10 +164,14 @@ class MaskedSite:
         if known is not None and known.state.session.round == round_number:
             return known
         raw = self._store.state(self._run, purpose, round_number) if purpose == UPDATE else None
+        if raw is None and self._alone:
+            raw = self._store.beginning(self._run, purpose, round_number)
         if raw is None:
             return None
         return Sum.from_bytes(
-            raw, lambda model, sid, cohort: self._session(purpose, round_number, model, sid, cohort), self._party.identity
+            raw,
+            lambda model, sid, cohort: self._session(purpose, round_number, model, sid, cohort),
+            self._party.identity,
         )
 
     def _witness(self, round_number: int) -> Witness | None:
