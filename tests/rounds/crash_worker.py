@@ -62,6 +62,7 @@ def outcome(result: consilia.RunResult) -> dict[str, Any]:
         "dropped": {site: why for record in result.records for site, why in record["dropped"].items()},
         "statuses": [record["status"] for record in result.records],
         "transcript": [record["transcript"] for record in result.records],
+        "staleness": [record["staleness"] for record in result.records],
     }
 
 
