@@ -17,7 +17,7 @@ from consilia.core.canonical import Json
 from consilia.core.errors import StoreError, TransportError
 from consilia.core.version import VERSION as CONSILIA
 from consilia.core.wire import VERSION as WIRE
-from consilia.transport.credentials import member
+from consilia.transport.credentials import member, newest
 from consilia.transport.credentials.book import Book
 from consilia.transport.credentials.certificates import SKEW, Authority, der, key_pem, new_key
 from consilia.transport.credentials.credentials import Credentials
@@ -215,6 +215,28 @@ def test_an_open_stream_of_a_revoked_site_ends_and_the_others_go_on(made: World,
 
     with serving(made.load("hub"), tmp_path) as (address, server):
         RUNNER.run(main(address, server))
+
+
+def test_a_site_leaves_a_coordinator_that_was_revoked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever holds the coordinator's stolen keys keeps no stream: the roster in the site's folder ends it."""
+    monkeypatch.setattr(newest, "LOOK", 0.0)
+    world = World.made(tmp_path, datetime.now(UTC).replace(microsecond=0))
+    greeting: dict[str, Json] = {"name": "north", "consilia": CONSILIA, "wire": WIRE, "holds": {}}
+
+    async def main(address: str) -> None:
+        stream = await GrpcLink(address, world.load("north")).connect()
+        await stream.send(to_bytes(Hello(greeting)))
+        world.revoke("hub", "its keys were stolen")
+        world.sign(world.join("new hub", "coordinator"))
+        world.take("north")
+        with pytest.raises(TransportError, match="needs certificates of the newest roster; got those of version 2"):
+            await stream.send(b"a heartbeat, say")
+        await stream.close()
+
+    with serving(world.load("hub"), tmp_path / "spool") as (address, _):
+        RUNNER.run(main(address))
+        with pytest.raises(TransportError, match="its keys were stolen"):
+            greet(address, world.load("north"))
 
 
 class TestACoordinatorIsRefused:

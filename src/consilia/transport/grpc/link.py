@@ -1,18 +1,18 @@
 """A site's stream to the coordinator."""
 
 import asyncio
-import logging
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import grpc
 from grpc import aio
 
-from consilia.core.errors import StoreError, TransportError
+from consilia.core.errors import TransportError
 from consilia.transport.credentials.credentials import Credentials
+from consilia.transport.credentials.newest import Newest
 from consilia.transport.grpc.channel import ACCEPTED, EXCHANGE, SERVICE, client_options, ended, same
 from consilia.transport.grpc.probe import refusal
 
-_log = logging.getLogger("consilia.courier")
 _PATIENCE: Final = 20.0  # seconds to connect
 
 
@@ -21,13 +21,12 @@ class GrpcLink:
 
     Args:
         address: host:port.
-        credentials: The site's own; its folder is looked at again at each attempt, so a renewed certificate or a newer roster
-            counts from then on.
+        credentials: The site's own; a renewed certificate or a newer roster in their folder counts without a restart.
     """
 
     def __init__(self, address: str, credentials: Credentials) -> None:
         self.where = address
-        self._credentials = credentials
+        self._newest = Newest(credentials)
 
     async def connect(self) -> "GrpcStream":
         """Open a stream.
@@ -35,21 +34,22 @@ class GrpcLink:
         Raises:
             TransportError: If the coordinator cannot be reached, or is not the roster's.
         """
-        own = self._refreshed()
+        own = await self._newest.read()
         secure = grpc.ssl_channel_credentials(own.trusted, own.tls_key, own.chain)
         channel = aio.secure_channel(self.where, secure, options=client_options(own.book.coordinator.dns))
         try:
             async with asyncio.timeout(_PATIENCE):
                 await _ready(channel)
-                return GrpcStream(self.where, channel, await self._opened(channel))
+                call = await self._opened(channel, own)
+                return GrpcStream(self.where, channel, call, lambda: self._newest.require_same(own))
         except (TimeoutError, ConnectionError):
             await channel.close()
-            raise await self._refusal(grpc.StatusCode.UNAVAILABLE, "") from None
+            raise await self._refusal(own, grpc.StatusCode.UNAVAILABLE, "") from None
         except BaseException:
             await channel.close()
             raise
 
-    async def _opened(self, channel: aio.Channel) -> Any:
+    async def _opened(self, channel: aio.Channel, own: Credentials) -> Any:
         """Return a stream that the coordinator has agreed to.
 
         Nothing is written before: the library forgets why a stream was refused when a write fails first.
@@ -59,19 +59,12 @@ class GrpcLink:
         )
         call = open_stream()
         if ACCEPTED not in tuple(await call.initial_metadata() or ()):
-            raise await self._refusal(await call.code(), await call.details() or "")
+            raise await self._refusal(own, await call.code(), await call.details() or "")
         return call
 
-    def _refreshed(self) -> Credentials:
-        try:
-            self._credentials = self._credentials.refreshed()
-        except StoreError as error:
-            _log.warning("the roster in the folder is not taken: %s", error)
-        return self._credentials
-
-    async def _refusal(self, code: Any, text: str) -> TransportError:
+    async def _refusal(self, own: Credentials, code: Any, text: str) -> TransportError:
         """Return why a stream could not be opened."""
-        return await asyncio.to_thread(refusal, self.where, self._credentials, code, text)
+        return await asyncio.to_thread(refusal, self.where, own, code, text)
 
 
 async def _ready(channel: aio.Channel) -> None:
@@ -84,19 +77,28 @@ async def _ready(channel: aio.Channel) -> None:
 
 
 class GrpcStream:
-    """One stream of a channel of its own."""
+    """One stream of a channel of its own.
 
-    def __init__(self, where: str, channel: aio.Channel, call: Any) -> None:
+    Args:
+        where: The coordinator's address.
+        channel: The channel, which ends with the stream.
+        call: The call.
+        check: Raises where the certificates that it began with no longer count.
+    """
+
+    def __init__(self, where: str, channel: aio.Channel, call: Any, check: Callable[[], Awaitable[None]]) -> None:
         self._where = where
         self._channel = channel
         self._call = call
+        self._check = check
 
     async def send(self, packet: bytes) -> None:
         """Send a packet.
 
         Raises:
-            TransportError: If the stream has ended.
+            TransportError: If the stream has ended, or is to be begun anew by a newer roster.
         """
+        await self._check()
         try:
             await self._call.write(packet)
         except (aio.AioRpcError, asyncio.InvalidStateError):

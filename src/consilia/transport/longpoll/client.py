@@ -7,7 +7,7 @@ import json
 import secrets
 import socket
 import ssl
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from weakref import WeakSet
@@ -17,6 +17,7 @@ import aiohttp
 from consilia.core.canonical import canonical_bytes
 from consilia.core.errors import Problem, TransportError
 from consilia.transport.credentials.credentials import Credentials
+from consilia.transport.credentials.newest import Newest
 from consilia.transport.link.ports import Stream
 from consilia.transport.longpoll.batches import ENOUGH, MOST_BODY, cost, pack, unpack
 from consilia.transport.longpoll.server import DOWN, END, NUMBER, OPEN, SESSION, SIGNATURE, UP
@@ -34,7 +35,7 @@ class LongPoll:
 
     Args:
         address: "host:port" of the coordinator.
-        credentials: The site's own.
+        credentials: The site's own; a newer roster in their folder counts without a restart.
         proxy: "http://host:port" of the proxy on the way, with "user:password@" where it asks for them. None: what HTTPS_PROXY
             and NO_PROXY say.
         trust: Certificates, PEM, of the authority of a proxy that inspects what passes.
@@ -44,7 +45,7 @@ class LongPoll:
         self, address: str, credentials: Credentials, *, proxy: str | None = None, trust: Path | None = None
     ) -> None:
         self._address = address
-        self._credentials = credentials
+        self._newest = Newest(credentials)
         self._proxy = proxy
         self._trust = trust
 
@@ -59,14 +60,14 @@ class LongPoll:
         Raises:
             TransportError: If the coordinator cannot be reached, refuses this site, or is another one.
         """
-        credentials = self._credentials
+        credentials = await self._newest.read()
         caller = Caller(
             credentials, self._address, self._proxy, client_context(credentials, self._trust), self._trust is None
         )
         try:
             body = canonical_bytes({"site": credentials.name})
             session = await caller.call("POST", OPEN, secrets.token_bytes(NONCE), 0, body)
-            return _LongPollStream(caller, session)
+            return _LongPollStream(caller, session, lambda: self._newest.require_same(credentials))
         except BaseException:
             await caller.close()
             raise
@@ -161,10 +162,17 @@ class Caller:
 
 
 class _LongPollStream:
-    """Packets over a session: one request up and one down at a time."""
+    """Packets over a session: one request up and one down at a time.
 
-    def __init__(self, caller: Caller, session: bytes) -> None:
+    Args:
+        caller: Sends the requests.
+        session: Its id.
+        check: Raises where the session's certificates no longer count.
+    """
+
+    def __init__(self, caller: Caller, session: bytes, check: Callable[[], Awaitable[None]]) -> None:
         self._caller = caller
+        self._check = check
         self._session = session
         self._numbers = {"GET": 0, "POST": 0}
         self._out: asyncio.Queue[bytes] = asyncio.Queue(_QUEUED)
@@ -173,6 +181,7 @@ class _LongPollStream:
 
     async def send(self, packet: bytes) -> None:
         """Queue a packet; waits while too many are queued."""
+        await self._check()
         await self._unless_over(self._out.put(packet))
 
     async def receive(self) -> bytes:
