@@ -2,6 +2,9 @@
 
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from consilia.core.errors import PlanError
@@ -46,6 +49,23 @@ def party_of(credentials: Credentials) -> Party:
     """Return a site's keys, and whom it believes."""
     book = credentials.book
     return Party(credentials.identity, book.sites, credentials.consortium, book.coordinator.verifying)
+
+
+@contextmanager
+def open_service(path: Path) -> Iterator[tuple[SiteConfig, SiteStore, SiteService]]:
+    """Open a site's ledger and what judges offers, beside the site's process or without it.
+
+    Args:
+        path: site.toml.
+
+    Raises:
+        PlanError: If the config has faults.
+        StoreError: If keys or ledger cannot be used.
+    """
+    config, folder = read_config(path, SiteConfig), path.resolve().parent
+    credentials = member(folder, "site")
+    with ledger_of(config, folder, credentials.name) as store:
+        yield config, store, SiteService(config, folder, store, partial(party_of, credentials))
 
 
 class SiteProcess:

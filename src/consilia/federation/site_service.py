@@ -206,9 +206,7 @@ class SiteService:
         assembled = self._assembled(offer, rows)
         plan = assembled.run_plan
         if plan.digest != offer.digest:
-            raise PlanError.of(f"site {self.name}", needs=f"the plan that it agreed to ({offer.digest[:12]})",
-                               got=f"{plan.digest[:12]}, Consilia {VERSION}",
-                               hint="Restore the version and data of that day, or start a new run")  # fmt: skip
+            raise self._other(offer.digest, plan.digest)
         pin(plan.plan, assembled.model.dim)
         party = None
         if plan.secure is not None:
@@ -220,6 +218,11 @@ class SiteService:
             party=party, policy=policy_of(plan.plan, self._folder), entropy=entropy_of(plan.plan), digest=LastDigest(),
             own=OwnNumbers(self._home / "sites" / f"{self.name}-own.jsonl").note, alone=self._store.sessions,
         )  # fmt: skip
+
+    def _other(self, offered: str, here: str) -> PlanError:
+        return PlanError.of(f"site {self.name}", needs=f"the plan that was offered ({offered[:12]})",
+                            got=f"{here[:12]}, Consilia {VERSION}",
+                            hint="Restore the version and data of that day, or start a new run")  # fmt: skip
 
     def _assembled(self, offer: Offer, rows: SiteRows) -> Assembled:
         initial = self._initial(offer) if offer.plan.model.initial is not None else None
