@@ -227,9 +227,18 @@ def test_even_the_consortium_cannot_sign_nonsense(world: World) -> None:
 def test_members_come_in_one_order(world: World) -> None:
     book, key = world.book, world.office.key
     mixed = dataclasses.replace(book, members=book.members[::-1])
-    body = {name: value for name, value in json.loads(mixed.to_bytes()).items() if name != "signature"}
-    signed = dataclasses.replace(mixed, signature=key.sign(PURPOSE + canonical_bytes(body)))
-    assert "ascending name" in fault(signed.to_bytes(), key.public)
+    assert "ascending name" in fault(resigned(mixed, key).to_bytes(), key.public)
+
+
+def test_what_secure_sums_take_is_signed_by_itself(world: World) -> None:
+    book, key = world.book, world.office.key
+    other = dataclasses.replace(book, sites_signature=world.signed(members=[]).sites_signature)
+    assert "signature over exactly these sites" in fault(resigned(other, key).to_bytes(), key.public)
+
+
+def resigned(book: Book, key: SigningKey) -> Book:
+    body = {name: value for name, value in json.loads(book.to_bytes()).items() if name != "signature"}
+    return dataclasses.replace(book, signature=key.sign(PURPOSE + canonical_bytes(body)))
 
 
 def test_the_list_of_members_has_an_end(world: World) -> None:
