@@ -69,7 +69,11 @@ class FleetController(Controller):  # type: ignore[misc]  # NVFlare tells no typ
             request = Shareable()
             request[FRAME] = frame
             client = self._clients[site]
-            replies = engine.send_aux_request([client], TOPIC, request, seconds, engine.new_context())
+            try:
+                replies = engine.send_aux_request([client], TOPIC, request, seconds, engine.new_context())
+            except Exception as error:  # whatever NVFlare raises where a client is gone
+                _log.warning("site %s could not be asked (%s)", site, type(error).__name__)
+                return None
             return _frame(replies.get(client) if isinstance(replies, dict) else None)
 
         def connected() -> list[str]:
