@@ -16,7 +16,7 @@ from tests.promises.fleet import COUNTS, RUN, Case, Fleet, entropy_for, with_sto
 from tests.transport.credentials.world import World
 from tests.transport.link.waiting import until
 
-from consilia.core.update import Bytes, ProtocolMessage, Release
+from consilia.core.update import Bytes, ProtocolMessage, Release, Vector
 from consilia.core.wire import decode
 from consilia.rounds.coordinator import Coordinator
 from consilia.rounds.ports import Transport
@@ -26,6 +26,7 @@ from consilia.store.ledger_store import SiteStore
 from consilia.transport.credentials.names import Role
 from consilia.transport.grpc.link import GrpcLink
 from consilia.transport.grpc.server import GrpcServer
+from consilia.transport.inprocess import InProcess
 from consilia.transport.link.courier import Courier
 from consilia.transport.link.hub import Hub
 
@@ -55,22 +56,25 @@ class Rig:
     Attributes:
         lines: Each site's line to the coordinator.
         hooks: What a test puts between a site's messages and its answers: takes the task, and what answers it.
-        left: (site, frame) of every answer, before its first byte leaves.
+        answers: (site, frame) of what each site answered, before a hook made something else of it.
+        left: (site, frame) of what was about to leave.
         asked: (site, kind or stage, round) of every task that a site was handed.
     """
 
     def __init__(self, case: Case, folder: Path, world: World, shelf: Path, heartbeat: float) -> None:
-        self.case, self.folder, self.world = case, folder, world
+        self.case, self.folder, self.world, self.shelf = case, folder, world, shelf
         self.fleet = Fleet(case, with_stores(case, folder / "run", shelf), entropy_for(case, 1))
         self.hub = Hub(folder / "spool", heartbeat=heartbeat, upload_floor=20_000.0, clock=time.monotonic)
         self.server = GrpcServer(self.hub, world.load("coordinator"), "127.0.0.1:0", lambda entry, request: request)
         self.lines = {name: FaultProxy(self.server.port) for name in case.names}
         self.hooks: dict[str, Hook] = {}
         self.left: list[tuple[str, bytes]] = []
+        self.answers: list[tuple[str, bytes]] = []
         self.asked: list[tuple[str, str, int]] = []
         self.transport: Transport = self.hub
         self.running: dict[str, Running] = {}
         self.journal: Journal | None = None
+        self.coordinator: Coordinator | None = None
 
     def start(self, *names: str, port: int | None = None) -> "Rig":
         """Start these sites, or all, and wait until they are there."""
@@ -119,15 +123,19 @@ class Rig:
             task = decode(frame, who="rig")
             assert isinstance(task, ProtocolMessage)
             self.asked.append((name, step_of(task), task.round))
-            hook = self.hooks.get(name)
-            return site.handle(frame) if hook is None else hook(task, lambda: site.handle(frame))
+
+            def answer() -> bytes:
+                self.answers.append((name, site.handle(frame)))
+                return self.answers[-1][1]
+
+            return self.hooks.get(name, honest)(task, answer)
 
         return handle
 
     def run(self, on_round: Callable[[dict[str, Any]], None] | None = None) -> list[dict[str, Any]]:
         """Lead the run to its end; return its records."""
         self.journal = self.fleet.open_journal()
-        coordinator: Coordinator = self.fleet.coordinator(self.journal, self.transport, time.monotonic)
+        self.coordinator = coordinator = self.fleet.coordinator(self.journal, self.transport, time.monotonic)
         coordinator.train(on_round)
         self.fleet.finish(coordinator, self.journal)
         self.model = coordinator.state.model
@@ -139,26 +147,27 @@ class Rig:
         assert self.journal is not None
         assert self.journal.status in ("done", "stopped", "failed")
         for record in self.journal.records():
-            assert set(record["answered"]) | set(record["dropped"]) == set(record["asked"])
+            if record["status"] == "counted":
+                assert set(record["answered"]) | set(record["dropped"]) == set(record["asked"])
             assert all(record["dropped"].values())
             assert record["status"] == "counted" or record["reason"]
         for name in self.case.names:
             released = self.released(name)
-            store = (
-                self.running[name].store if name in self.running else SiteStore.open(self.fleet.site_path(name), name)
-            )
-            try:
-                charged = sum(count for _, count in store.charged(RUN))
-            finally:
-                if name not in self.running:
-                    store.close()
+            charged = self.charged(name)
             assert charged >= released, (name, charged, released)
 
+    def charged(self, name: str) -> int:
+        """Count what a site's ledger has charged."""
+        if name in self.running:
+            return sum(count for _, count in self.running[name].store.charged(RUN))
+        with SiteStore.open(self.fleet.site_path(name), name) as store:
+            return sum(count for _, count in store.charged(RUN))
+
     def released(self, name: str) -> int:
-        """Count what left a site that its plan charges for."""
+        """Count what a site gave away that its plan charges for."""
         half = self.fleet.plan.site(name)
         found = set()
-        for site, frame in self.left:
+        for site, frame in self.answers:
             item = decode(frame, who="rig")
             if site != name or not isinstance(item, Release):
                 continue
@@ -177,6 +186,36 @@ class Rig:
         self.hub.close()
         if self.journal is not None:
             self.journal.close()
+
+
+def honest(task: ProtocolMessage, answer: Callable[[], bytes]) -> bytes:
+    """Answer as the site does."""
+    return answer()
+
+
+def in_process(case: Case, folder: Path, shelf: Path) -> Vector:
+    """Return the model that this run comes to in one process, without any network."""
+    fleet = Fleet(case, with_stores(case, folder, shelf), entropy_for(case, 1))
+    sites = {name: fleet.open_site(name) for name in case.names}
+    handles = {name: site.handle for name, (site, _) in sites.items()}
+    try:
+        with fleet.open_journal() as journal:
+            coordinator = fleet.coordinator(journal, InProcess(handles, time.monotonic), time.monotonic)
+            coordinator.train()
+            return coordinator.state.model
+    finally:
+        for _, store in sites.values():
+            store.close()
+
+
+def dropped(records: list[dict[str, Any]]) -> list[set[str]]:
+    """Return whose turn was lost, round by round."""
+    return [set(record["dropped"]) for record in records]
+
+
+def all_back(rig: Rig) -> Callable[[object], None]:
+    """Wait, between two rounds, until every site is there."""
+    return lambda _: until(lambda: all(rig.connected(name) for name in rig.case.names))
 
 
 def step_of(task: ProtocolMessage) -> str:

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 from tests.faults.proxy import Line
-from tests.faults.rig import Hook, Rig, at, once
+from tests.faults.rig import Hook, Rig, all_back, at, dropped, once
 from tests.promises.fleet import Case
-from tests.transport.link.waiting import until
 
 from consilia.core.update import Gone, ProtocolMessage
 from consilia.core.wire import encode
@@ -18,15 +17,6 @@ from consilia.rounds.ports import Arrival
 DP = Case("dp", deadline=6.0)
 BAD = "Bergen"
 Make = Callable[..., Rig]
-
-
-def dropped(records: list[dict[str, Any]]) -> list[set[str]]:
-    return [set(record["dropped"]) for record in records]
-
-
-def all_back(rig: Rig) -> Callable[[object], None]:
-    """Wait, between two rounds, until every site is there."""
-    return lambda _: until(lambda: all(rig.connected(name) for name in rig.case.names))
 
 
 def then_back(rig: Rig, work: Callable[[], None]) -> Callable[[dict[str, Any]], None]:
