@@ -156,6 +156,9 @@ class GrpcServer:
         except ProtocolError as error:
             _log.warning("the stream of site %s was ended: %s", entry.name, error)
             why = str(error)
+        except Exception as error:  # the library's own when a connection breaks; whatever it is, it is this stream's alone
+            _log.warning("the stream of site %s broke: %s", entry.name, type(error).__name__)
+            why = "an error at the coordinator"
         finally:
             del self._open[session]
             session.end()
@@ -188,6 +191,6 @@ async def _first(*work: Awaitable[str]) -> str:
             task.cancel()
         outcomes = await asyncio.gather(*tasks, return_exceptions=True)
     for outcome in outcomes:
-        if isinstance(outcome, ProtocolError):
+        if isinstance(outcome, Exception):
             raise outcome
     return next((outcome for outcome in outcomes if isinstance(outcome, str) and outcome), "")
