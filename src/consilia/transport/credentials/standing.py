@@ -35,7 +35,8 @@ def authenticated(book: "Book", shown_bytes: bytes | None, now: datetime, roles:
     if not certificates.issued_by(certificate, book.ca):
         raise TransportError.of(other, needs=f"a certificate of consortium {book.consortium}", got="one of another authority",
                                 hint="Check that both ends belong to the same consortium")  # fmt: skip
-    entry = next((one for one in book.members if one.der == certificates.der(certificate)), None)
+    raw = certificates.der(certificate)
+    entry = next((one for one in book.members if one.der == raw), None)
     problems = list(_faults(book, certificate, entry, now, roles))
     if problems or entry is None:
         raise TransportError(problems)
