@@ -81,6 +81,7 @@ def _kept(plan: Plan) -> Iterator[Problem]:
     for key, asked in {
         'training.keep = "best"': training.keep == "best",
         "training.patience": training.patience is not None,
+        "evaluation.stop_loss": plan.evaluation.stop_loss is not None,
     }.items():
         if asked:
             yield Problem(f"plan key {key}", _WAIT, f'"{plan.aggregation.mode}": each round is scored by other sites',

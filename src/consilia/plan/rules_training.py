@@ -10,6 +10,7 @@ def training_rules(plan: Plan) -> list[Problem]:
     """Return the rules on [training], [aggregation] and [evaluation] that the plan breaks."""
     return [
         *_batches(plan), *_local(plan), *_noiseless(plan), *_kept(plan), *_selection(plan), *_evaluation(plan),
+        *_stop_loss(plan),
     ]  # fmt: skip
 
 
@@ -78,6 +79,7 @@ def _kept(plan: Plan) -> Iterator[Problem]:
     asks = {
         'training.keep = "best"': training.keep == "best",
         "training.patience": training.patience is not None,
+        "evaluation.stop_loss": plan.evaluation.stop_loss is not None,
     }
     for key, asked in asks.items():
         if asked:
@@ -140,3 +142,19 @@ def _evaluation(plan: Plan) -> Iterator[Problem]:
             f'privacy.unit = "{plan.privacy.unit}"',
             'Use evaluation.metrics = "public" or "hidden"',
         )
+
+
+def _stop_loss(plan: Plan) -> Iterator[Problem]:
+    training = plan.training
+    if plan.evaluation.stop_loss is None:
+        return
+    needs = {
+        "evaluation.every = 1": (plan.evaluation.every == 1, f"{plan.evaluation.every}", "Each round must be judged"),
+        "training.scaffold = false": (not training.scaffold, "true", "Its control variates cannot be taken back"),
+        'training.algorithm = "fedavg" or "fedsgd"': (
+            training.algorithm != "stacking", '"stacking"', "It has one round: there is no model before it",
+        ),
+    }  # fmt: skip
+    for needed, (holds, got, why) in needs.items():
+        if not holds:
+            yield Problem("plan key evaluation.stop_loss", needed, got, f"{why}; remove evaluation.stop_loss")

@@ -178,6 +178,11 @@ class EvaluationSection(Section):
     noise_multiplier: Multiplier | None = Field(
         None, description="charged: noise on the count of correct rows (sensitivity 1)."
     )
+    stop_loss: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        None,
+        description="Take a round back whose accuracy is more than this below the last good model's: that model stays, the "
+        "charge too.",
+    )
 
 
 class LedgerSection(Section):

@@ -59,6 +59,7 @@ _EXAMPLES: dict[str, Any] = {
     "training.sampling_rate": 0.05,
     "training.batch_cap": 128,
     "training.patience": 10,
+    "evaluation.stop_loss": 0.1,
     "model.initial": "public-weights.safetensors",
     "model.initial_source": "MNIST, a public data set",
     "privacy.count_noise": 20.0,

@@ -8,10 +8,10 @@ import numpy as np
 
 from consilia.aggregate.optimizer import ServerOptimizer
 from consilia.aggregate.rule import WeightedMean, WeightedSum
-from consilia.core.canonical import Json, digest_bytes
+from consilia.core.canonical import digest_bytes
 from consilia.core.errors import ProtocolError
 from consilia.core.finite import all_finite
-from consilia.core.update import ProtocolMessage, Release, Vector
+from consilia.core.update import Vector
 from consilia.core.wire import pack_vector
 from consilia.pipeline.transform import Array, SumContext
 from consilia.plan.run_plan import RunPlan
@@ -19,15 +19,17 @@ from consilia.plan.schema import Plan
 from consilia.rounds import geometry
 from consilia.rounds.asynchronous.cohort import Cohort
 from consilia.rounds.asynchronous.two_phase import TwoPhase
+from consilia.rounds.booking import Booking
 from consilia.rounds.clear import Clear
+from consilia.rounds.closing import close
 from consilia.rounds.entropy import Entropy
-from consilia.rounds.exchange import Traffic, exchange
-from consilia.rounds.gather import Gathered, Gatherer, Metrics
+from consilia.rounds.exchange import Traffic
+from consilia.rounds.gather import Gathered, Gatherer
 from consilia.rounds.pipelines import Pipeline, shared_seed
 from consilia.rounds.ports import Clock, Transport
 from consilia.rounds.rates import coordinator_factor
 from consilia.rounds.records import HIDDEN, RoundRecord
-from consilia.rounds.selection import average, keep, result_model
+from consilia.rounds.selection import average, keep, result_model, void_if_worse
 from consilia.rounds.spending import Spending
 from consilia.rounds.state import TrainingState, to_bytes
 from consilia.store.crash import crash_point
@@ -69,11 +71,9 @@ class Coordinator:
         self._clock = clock
         self._weights = {terms.name: terms.weight for terms in plan.sites}
         self._names = [terms.name for terms in plan.sites]
-        self._heads: dict[str, str] = {}
         self._idle = 0
-        self._limits = {terms.name: [phase.participations for phase in terms.phases] for terms in plan.sites}
         self._spending = Spending(plan)
-        self._charged = any(charge.booked for charge in plan.charges.values())
+        self._booking = Booking(plan)
 
     def train(self, on_round: OnRound | None = None) -> TrainingState:
         """Run the rounds that are left; each is durable before the next begins."""
@@ -82,11 +82,15 @@ class Coordinator:
             started = self._clock()
             pending = RoundRecord(**state.pending) if state.pending else None  # type: ignore[arg-type]
             record = self._resume(pending) if pending else self._round(state.round + 1)
+            self._settle(record)
             record.seconds = self._clock() - started
             state.seconds += record.seconds
             crash_point("coordinator.before_commit")
             self._journal.commit_round(
-                record.round, state=to_bytes(state), record=record.to_json(), charges=self._charges(record)
+                record.round,
+                state=to_bytes(state),
+                record=record.to_json(),
+                charges=self._booking.entries(state, record),
             )
             crash_point("coordinator.after_commit")
             if on_round is not None:
@@ -120,25 +124,7 @@ class Coordinator:
 
     def close(self, status: str) -> dict[str, str]:
         """Tell every site that the run ended; return the heads of the sites' ledgers, as each reported it."""
-        number = len(self._plan.schedule) + 2
-        heads: dict[str, str] = {}
-
-        def accept(site: str, item: Release | ProtocolMessage) -> None:
-            head = item.body.get("ledger_head") if isinstance(item, ProtocolMessage) and item.kind == "closed" else None
-            if isinstance(head, str):
-                heads[site] = head
-
-        tasks = {
-            site: ProtocolMessage(
-                "close", site, number, {"plan": self._plan.digest, "run": self._run, "status": status}
-            )
-            for site in self._names
-        }
-        exchange(
-            self._transport, tasks, accept=accept, gone=lambda site, why: None,
-            timeout=self._config.aggregation.deadline_seconds,
-        )  # fmt: skip
-        return heads
+        return close(self._plan, self._run, status, self._transport)
 
     def _round(self, number: int) -> RoundRecord:
         state = self.state
@@ -167,7 +153,7 @@ class Coordinator:
         if not isinstance(self._gatherer, TwoPhase):
             gathered = self._gatherer.updates(record.round, tuple(record.asked), payload, state.counted)
             begun = record.asked if gathered.asked is None else gathered.asked
-            self._book(gathered.metrics, begun, self._plan.phase(record.round).index)
+            self._booking.book(state, gathered.metrics, begun, self._plan.phase(record.round).index)
             if gathered.staleness is not None:
                 record.asked, record.staleness = sorted(gathered.staleness) or record.asked, gathered.staleness
             return gathered
@@ -175,7 +161,7 @@ class Coordinator:
         found = self._gatherer.wait(record.round, payload, state.counted, version)
         record.dropped = found.dropped
         self._count(found.traffic, record)
-        self._book(found.metrics, found.asked, 0)
+        self._booking.book(state, found.metrics, found.asked, 0)
         if not found.chosen:
             record.asked = found.waited
             return Gathered([], {}, None, 0.0, {}, reason=found.reason, over=found.over)
@@ -203,6 +189,15 @@ class Coordinator:
         record.epsilon_spent = self._spending.epsilon(state.charges, state.evaluations)
         return record
 
+    def _settle(self, record: RoundRecord) -> None:
+        """Write down what became of a sum that was opened: the model that goes on from it is known only now."""
+        state = self.state
+        if record.status == "counted":
+            average(state, self._config.training, record.round, len(self._plan.schedule))
+        if record.aggregate_norm is not None:
+            told = self._gatherer.stepped(digest_bytes(self._payload(state.model)))
+            record.transcript = record.transcript or told
+
     def _before_scoring(self, record: RoundRecord) -> None:
         privacy = self._config.privacy
         if privacy.unit == "none" or privacy.noise != "server" or self._config.evaluation.metrics == "hidden":
@@ -216,7 +211,8 @@ class Coordinator:
     def _score(self, record: RoundRecord) -> RoundRecord:
         state = self.state
         self._evaluate(state.model, record)
-        keep(state, record, self._config.training.patience)
+        if not void_if_worse(state, record, self._config.evaluation.stop_loss):
+            keep(state, record, self._config.training.patience)
         record.epsilon_spent = self._spending.epsilon(state.charges, state.evaluations)
         state.pending = None
         return record
@@ -230,20 +226,6 @@ class Coordinator:
         record.bytes_down += traffic.down
         self.state.bytes_up += traffic.up
         self.state.bytes_down += traffic.down
-
-    def _book(self, metrics: Metrics, asked: Sequence[str], phase: int) -> None:
-        # Asked counts as charged: the answer may have been computed and lost. A site that recomputed says so itself.
-        if not self._charged:
-            return
-        for site in sorted({*asked, *metrics}):
-            told = metrics.get(site, {}).get("charges")
-            limit = self._limits[site][phase]
-            claimed = min(told, limit) if isinstance(told, int) and not isinstance(told, bool) else 0
-            head = metrics.get(site, {}).get("ledger_head")
-            if isinstance(head, str):
-                self._heads[site] = head
-            counts = self.state.charges.setdefault(site, [0] * len(self._plan.phases))
-            counts[phase] = min(limit, max(counts[phase] + (site in asked), claimed))
 
     def _step(self, gathered: Gathered, total: Array, record: RoundRecord) -> None:
         state, names = self.state, gathered.names
@@ -279,13 +261,11 @@ class Coordinator:
             aggregate[dim:] += state.control
             state.control = aggregate[dim:].astype(np.float32)
         del summed, aggregate
-        average(state, self._config.training, record.round, len(self._plan.schedule))
         if gathered.updates and (self._config.privacy.unit == "none" or self._config.privacy.noise == "site"):
             # Each vector carries its own noise already (or nothing is protected): its norm costs nothing more.
             record.update_norms = geometry.norms(gathered.updates)
             record.cosine = geometry.cosines(gathered.updates, record.update_norms)
         record.train_loss = gathered.loss
-        record.transcript = self._gatherer.stepped(digest_bytes(self._payload(state.model)))
 
     def _denominator(self, asked: list[str]) -> float | None:
         privacy = self._config.privacy
@@ -302,14 +282,6 @@ class Coordinator:
         record.add_scores(scored.metrics, self._names)
         if scored.totals is not None:
             record.add_totals(*scored.totals)
-
-    def _charges(self, record: RoundRecord) -> list[dict[str, Json]]:
-        if not self._charged:
-            return []
-        return [
-            {"site": site, "charges": sum(self.state.charges.get(site, [])), "head": self._heads.get(site, "")}
-            for site in record.asked
-        ]
 
 
 def server_optimizer(plan: Plan, factor: float = 1.0, noise_variance: float = 0.0) -> ServerOptimizer:

@@ -6,7 +6,7 @@ from consilia.aggregate.average import Ema
 from consilia.core.update import Vector
 from consilia.plan.training import TrainingSection
 from consilia.rounds.records import RoundRecord
-from consilia.rounds.state import TrainingState
+from consilia.rounds.state import AFRESH, TrainingState
 
 
 def keep(state: TrainingState, record: RoundRecord, patience: int | None) -> None:
@@ -27,6 +27,24 @@ def keep(state: TrainingState, record: RoundRecord, patience: int | None) -> Non
     state.stale += 1
     if patience is not None and state.stale >= patience:
         state.stopped = f"no better model in {patience} evaluations; best was round {state.best_round}"
+
+
+def void_if_worse(state: TrainingState, record: RoundRecord, stop_loss: float | None) -> bool:
+    """Take a round back whose model is worse than the last good one by more than the plan's stop-loss; say whether it was.
+
+    The last good model stays, and with it what sites kept of rounds before; the server's optimizer starts afresh. What the
+    round was charged stays charged. A round whose accuracy is not known is neither good nor void.
+    """
+    if stop_loss is None or record.accuracy is None:
+        return False
+    if state.good is not None and state.good_score is not None and record.accuracy < state.good_score - stop_loss:
+        record.status = "skipped"
+        record.reason = f"accuracy {record.accuracy:.3f}, more than {stop_loss:g} below {state.good_score:.3f}; the last good model stays"
+        state.model, state.counted, state.phase = state.good, dict(state.good_counted), AFRESH
+        state.skipped += 1
+        return True
+    state.good, state.good_score, state.good_counted = state.model, record.accuracy, dict(state.counted)
+    return False
 
 
 def average(state: TrainingState, training: TrainingSection, number: int, rounds: int) -> None:

@@ -12,6 +12,8 @@ from consilia.core.canonical import Json
 from consilia.core.errors import StoreError
 from consilia.core.update import Vector
 
+AFRESH = -1  # no phase: the server optimizer starts anew in the next round
+
 
 @dataclass
 class TrainingState:
@@ -32,6 +34,8 @@ class TrainingState:
         stale: Evaluations since the best.
         bytes_up, bytes_down, seconds: Totals.
         pending: Record of a round whose model is written down but not yet scored, or None (noise at the server).
+        good: Last model that the stop-loss let pass, where the plan has one; `good_score` is its accuracy and `good_counted`
+            what `counted` was then.
         stopped: Why training ended before the last round, or None.
         skipped: Rounds that did not count.
     """
@@ -50,6 +54,9 @@ class TrainingState:
     best_score: float | None = None
     best_round: int = 0
     stale: int = 0
+    good: Vector | None = None
+    good_score: float | None = None
+    good_counted: dict[str, int] = field(default_factory=dict)
     bytes_up: int = 0
     bytes_down: int = 0
     seconds: float = 0.0
@@ -59,8 +66,8 @@ class TrainingState:
 
 
 _PLAIN = (
-    "round", "phase", "counted", "charges", "evaluations", "tail_count", "best_score", "best_round", "stale", "bytes_up",
-    "bytes_down", "seconds", "pending", "stopped", "skipped",
+    "round", "phase", "counted", "charges", "evaluations", "tail_count", "best_score", "best_round", "stale", "good_score",
+    "good_counted", "bytes_up", "bytes_down", "seconds", "pending", "stopped", "skipped",
 )  # fmt: skip
 
 
@@ -68,7 +75,7 @@ def to_bytes(state: TrainingState) -> bytes:
     """Serialise with safetensors; plain values ride in its metadata."""
     tensors: dict[str, NDArray[np.floating]] = {"model": state.model}
     tensors |= {f"moment.{name}": value for name, value in state.moments.items()}
-    for name in ("control", "tail", "best"):
+    for name in ("control", "tail", "best", "good"):
         value = getattr(state, name)
         if value is not None:
             tensors[name] = value
@@ -89,7 +96,7 @@ def from_bytes(data: bytes) -> TrainingState:
         moments = {key.removeprefix("moment."): tensors[key] for key in tensors if key.startswith("moment.")}
         return TrainingState(
             model=tensors["model"], control=tensors.get("control"), moments=moments, tail=tensors.get("tail"),
-            best=tensors.get("best"), **{name: plain[name] for name in _PLAIN},
+            best=tensors.get("best"), good=tensors.get("good"), **{name: plain[name] for name in _PLAIN if name in plain},
         )  # fmt: skip
     except (KeyError, ValueError, TypeError, safetensors.SafetensorError) as error:
         raise StoreError.of(
