@@ -18,7 +18,7 @@ from consilia.aggregate.rule import WeightedMean
 from consilia.core.errors import ProtocolError
 from consilia.core.randomness import SecretRng
 from consilia.core.update import ProtocolMessage, Release
-from consilia.rounds import coordinator, exchange
+from consilia.rounds import exchange
 from consilia.rounds.account import Account
 from consilia.rounds.secure.masked import MaskedSums
 from consilia.rounds.site import Site
@@ -27,11 +27,9 @@ from consilia.secagg.params import Session
 from consilia.secagg.server import Deadline, Lost
 from consilia.secagg.state import State
 from consilia.store import kept
-from consilia.store.engine import writing
 from consilia.store.journal import Journal
 from consilia.store.ledger_store import SiteStore
 from consilia.store.sessions import Sessions
-from consilia.store.tables import journal_records, journal_run, journal_state
 
 Patch = pytest.MonkeyPatch
 SEEDS = range(30)
@@ -48,22 +46,14 @@ class Plant:
 
 
 def two_transactions(patch: Patch) -> None:
-    def commit_round(self: Any, round: int, *, state: bytes, record: Any, charges: Any) -> None:
-        with writing(self._engine, self._who, "journal.commit") as connection:
-            values = {"round": round, "record": _json(record), "charges": _json([dict(charge) for charge in charges])}
-            connection.execute(journal_records.insert(), values)
-            connection.execute(journal_run.update(), {"round": round})
-        with writing(self._engine, self._who, "journal.commit") as connection:
-            connection.execute(journal_state.update(), {"digest": kept.digest_bytes(state), "state": state})
-        self.round, self.state = round, state
+    """The model of a round is written down, then the rest of it."""
+    commit = Journal.commit_round
 
-    patch.setattr(Journal, "commit_round", commit_round)
+    def split(self: Journal, round: int, *, state: bytes, record: Any, charges: Any) -> None:
+        self.stage(state)
+        commit(self, round, state=state, record=record, charges=charges)
 
-
-def _json(value: Any) -> str:
-    from consilia.core.canonical import canonical_bytes
-
-    return canonical_bytes(value).decode()
+    patch.setattr(Journal, "commit_round", split)
 
 
 def uncharged_scores(patch: Patch) -> None:
@@ -150,7 +140,7 @@ def diverges(patch: Patch) -> None:
         return moved * np.float32(np.nan), moments
 
     patch.setattr(ServerOptimizer, "step", away)
-    patch.setattr(coordinator.np, "isfinite", lambda _: np.array([True]))
+    patch.setattr(np, "isfinite", lambda _: np.array([True]))
 
 
 def opens_for_two(patch: Patch) -> None:
