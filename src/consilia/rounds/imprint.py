@@ -21,6 +21,7 @@ _ANGLE = 0.2  # radians: rows beyond it share no direction
 _SKETCH = 16  # coordinates that rows are compared in first
 _NEAR = 0.9  # cosine there; among rows of 16 random coordinates one pair in 10^6 comes so near
 _MOST_ROWS = 2048  # rows of one layer that are looked at
+_EVEN = 1e-6  # rows of lengths further apart are compared by their directions alone
 _ROUNDED = 1e-6  # thresholds of rows that are the same but for rounding differ by less
 
 
@@ -51,34 +52,46 @@ def division(layer: Hidden, model: Vector, draw: np.random.Generator) -> Divisio
         model: The whole model, shape (d,).
         draw: Which random directions rows are compared in first: the other end must not know them.
     """
-    weights = model[layer.start : layer.start + layer.rows * layer.columns].reshape(layer.rows, layer.columns)
-    biases = model[layer.bias : layer.bias + layer.rows]
+    weights: NDArray[np.floating] = model[layer.start : layer.start + layer.rows * layer.columns].reshape(
+        layer.rows, layer.columns
+    )
+    biases: NDArray[np.floating] = model[layer.bias : layer.bias + layer.rows]
     if layer.rows > _MOST_ROWS:
         chosen = np.sort(draw.choice(layer.rows, _MOST_ROWS, replace=False))
         weights, biases = weights[chosen], biases[chosen]
-    # By each row's own largest weight: what a row sees does not depend on its length, be it 1e-30 of the others'.
-    peaks = np.maximum(weights.max(axis=1), -weights.min(axis=1))
-    live = peaks > 0
-    weights, peaks, biases = weights[live], peaks[live], biases[live]
-    sketch = (weights / peaks[:, None]) @ draw.standard_normal((layer.columns, _SKETCH)).astype(np.float32)
-    sketch /= np.linalg.norm(sketch, axis=1, keepdims=True)
+    directions = draw.standard_normal((layer.columns, _SKETCH)).astype(np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        sketch = weights @ directions
+        lengths = np.linalg.norm(sketch, axis=1)
+    if not lengths.min(initial=np.inf) > _EVEN * lengths.max(
+        initial=0.0
+    ):  # rows of zeros, of other orders, or overflown
+        # What a row sees does not depend on its length, be it 1e-30 of the others'.
+        peaks = np.maximum(weights.max(axis=1), -weights.min(axis=1))
+        live = peaks > 0
+        peaks = peaks[live].astype(np.float64)
+        weights, biases = weights[live] / peaks[:, None], biases[live] / peaks
+        sketch = (weights @ directions).astype(np.float32)
+        lengths = np.linalg.norm(sketch, axis=1)
+    sketch /= lengths[:, None]
     near = np.abs(sketch @ sketch.T) > _NEAR
-    paired = near.sum(axis=1) > 1  # each row is near itself
-    if not paired.any():
+    if np.count_nonzero(near) == len(near):  # each row is near itself
         return Division(0, 0, len(weights))
-    rows, thresholds = _normal(weights[paired], peaks[paired], biases[paired])
+    paired = near.sum(axis=1) > 1
+    rows, thresholds = _normal(weights[paired], biases[paired])
     counts = _apart(rows, thresholds).sum(axis=1)
     if not counts.any():
         return Division(0, 0, len(weights))
     return Division(_bins(rows, thresholds, int(counts.argmax())), int(np.count_nonzero(counts)), len(weights))
 
 
-def _normal(weights: Vector, peaks: Vector, biases: Vector) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _normal(
+    weights: NDArray[np.floating], biases: NDArray[np.floating]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return rows of length 1, shape (m, columns), and their thresholds, shape (m,)."""
-    scale = peaks.astype(np.float64)
-    rows = weights / scale[:, None]
+    rows = weights.astype(np.float64)
     lengths = np.linalg.norm(rows, axis=1)
-    return rows / lengths[:, None], biases / scale / lengths
+    return rows / lengths[:, None], biases / lengths
 
 
 def _apart(rows: NDArray[np.float64], thresholds: NDArray[np.float64]) -> NDArray[np.bool_]:

@@ -1,5 +1,6 @@
 """Models as a process has looked at them: each once, however many simulated sites it is sent to."""
 
+import math
 import secrets
 import threading
 from collections.abc import Sequence
@@ -16,6 +17,13 @@ _SHARE = 2 / 3  # of a layer's rows, and how many at least, that may share direc
 _LEAST_ROWS = 8
 
 
+def length(vector: Vector) -> float:
+    """Return the l2 norm of a vector to a part in 10^5; of one that float32 cannot square, exactly."""
+    with np.errstate(over="ignore"):
+        found = math.sqrt(float(np.dot(vector, vector)))
+    return found if 0 < found < math.inf else float(np.linalg.norm(vector.astype(np.float64)))
+
+
 class Look:
     """One model.
 
@@ -28,14 +36,15 @@ class Look:
 
     def __init__(self, key: str, model: Vector, fault: str | None) -> None:
         self.key, self.model, self.fault = key, model, fault
-        self.length = float(np.linalg.norm(model.astype(np.float64)))
+        self.length = length(model)
         self._distances: tuple[str, float] = (key, 0.0)
 
     def distance(self, other: "Look") -> float:
         """Return how far another model is from this one; the last answer is known again."""
         known, distance = self._distances
         if known != other.key:
-            distance = float(np.linalg.norm(np.subtract(self.model, other.model, dtype=np.float64)))
+            with np.errstate(over="ignore"):  # what overflows is far
+                distance = length(self.model - other.model)
             self._distances = other.key, distance
         return distance
 

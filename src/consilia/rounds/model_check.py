@@ -14,7 +14,7 @@ import numpy as np
 from consilia.core.errors import ProtocolError
 from consilia.core.update import ProtocolMessage, Vector
 from consilia.core.wire import pack_vector
-from consilia.rounds.looks import Look, Looks
+from consilia.rounds.looks import Look, Looks, length
 from consilia.rounds.server_step import Step
 from consilia.store.sessions import Sessions
 
@@ -118,13 +118,16 @@ class ModelCheck:
         """
         look = self._looks.at(payload[: self._dim], digest)
         number = self._steps_made(task)
-        allowed, moved = self._allowed(number), self._last.distance(look)
+        if number == 0:  # whatever was seen since
+            since, allowed = self._looks.initial, _SAME * self._looks.initial.length
+        else:
+            since, allowed = self._last, self._allowed(number)
+        moved = since.distance(look)
         if not moved <= allowed:
             raise self._refusal(
-                f"a model within {allowed:.4g} of the last that it accepted, the furthest that the plan's steps lead",
-                f"one at {moved:.4g}" + ("" if number else ", where the run's first model is due"),
-                "Ask the coordinator what it sent: no honest step comes so far",
-            )
+                f"a model within {allowed:.4g} of " + ("the run's first" if number == 0 else "the last that it accepted"),
+                f"one at {moved:.4g}", "Ask the coordinator what it sent: no honest step leads so far",
+            )  # fmt: skip
         if look.fault is not None:
             raise self._refusal("hidden layers that training can lead to", look.fault,
                                 "Such a layer copies single records into the update")  # fmt: skip
@@ -136,7 +139,7 @@ class ModelCheck:
 
     def trained(self, update: Vector) -> None:
         """Note this site's own update: it tells of what size steps are where the plan bounds none."""
-        self._own = max(self._own, float(np.linalg.norm(update[: self._dim].astype(np.float64))))
+        self._own = max(self._own, length(update[: self._dim]))
 
     def close(self) -> None:
         """Forget the run's last model."""
@@ -152,8 +155,6 @@ class ModelCheck:
         """Return how far from the last accepted model the next may be."""
         if number is None:
             return max(self._path(0, self._number), self._path(self._number, self._expected.rounds))
-        if number == self._number == 0:
-            return _SAME * self._last.length
         if number == self._number:  # both came of one step from the model before
             return 2 * self._path(number - 1, number)
         return self._path(min(number, self._number), max(number, self._number))
