@@ -13,6 +13,7 @@ from consilia.cli import (
     check,
     coordinator,
     export,
+    fleet,
     init,
     ledger,
     operate,
@@ -69,6 +70,7 @@ app.add_typer(site.app, name="site", rich_help_panel=_BETWEEN)
 app.command("submit", rich_help_panel=_BETWEEN)(operate.submit)
 app.command("status", rich_help_panel=_BETWEEN)(operate.status)
 app.command("stop", rich_help_panel=_BETWEEN)(operate.stop)
+app.add_typer(fleet.app, name="fleet", rich_help_panel=_BETWEEN)
 app.command("account", rich_help_panel=_FIGURES)(account.account)
 app.command("calibrate", rich_help_panel=_FIGURES)(calibrate.calibrate)
 app.add_typer(ledger.app, name="ledger", rich_help_panel=_FIGURES)

@@ -23,6 +23,7 @@ from consilia.plan.load import from_json
 from consilia.transport.calls import Calls
 
 _log = logging.getLogger("consilia.fleet")
+_KNOCK = 2.0  # seconds that a client has to say that it is there
 
 
 class FleetController(Controller):  # type: ignore[misc]  # NVFlare tells no types
@@ -76,9 +77,18 @@ class FleetController(Controller):  # type: ignore[misc]  # NVFlare tells no typ
                 return None
             return _frame(replies.get(client) if isinstance(replies, dict) else None)
 
+        here: set[str] = (
+            set()
+        )  # clients whose part of the job has begun; NVFlare itself tells of their other processes only
+
         def connected() -> list[str]:
-            there = {client.name for client in engine.get_clients()}
-            return [site for site, client in self._clients.items() if client in there]
+            missing = [client for client in self._clients.values() if client not in here]
+            if missing:
+                replies = engine.send_aux_request(
+                    missing, TOPIC, Shareable(), _KNOCK, engine.new_context(), optional=True
+                )
+                here.update(client for client, reply in replies.items() if _is_ok(reply))
+            return [site for site, client in self._clients.items() if client in here]
 
         result = run_job(
             plan, new_run(plan), Calls(self._clients, call, time.monotonic), connected, credentials,
@@ -87,8 +97,12 @@ class FleetController(Controller):  # type: ignore[misc]  # NVFlare tells no typ
         _log.info("run ended: %s", json.dumps(result.summary))
 
 
+def _is_ok(reply: Any) -> bool:
+    return isinstance(reply, Shareable) and reply.get_return_code() == ReturnCode.OK
+
+
 def _frame(reply: Any) -> bytes | None:
-    if not isinstance(reply, Shareable) or reply.get_return_code() != ReturnCode.OK:
+    if not _is_ok(reply):
         return None
     frame = reply.get(FRAME)
     return frame if isinstance(frame, bytes) else None

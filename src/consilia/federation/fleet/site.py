@@ -56,11 +56,12 @@ class FleetSite(Executor):  # type: ignore[misc]  # NVFlare tells no types
         engine.register_aux_message_handler(topic=TOPIC, message_handle_func=self._answer)
 
     def _answer(self, topic: str, request: Shareable, fl_ctx: FLContext) -> Shareable:
-        frame = request.get(FRAME)
+        frame, reply = request.get(FRAME), make_reply(ReturnCode.OK)
+        if frame is None:  # whether somebody is there
+            return reply
         with self._one_at_a_time:
             if self._service is None or not isinstance(frame, bytes):
                 return make_reply(ReturnCode.BAD_REQUEST_DATA)
-            reply = make_reply(ReturnCode.OK)
             reply[FRAME] = self._service.handle(frame)
             return reply
 
