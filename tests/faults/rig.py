@@ -210,6 +210,8 @@ def in_process(case: Case, folder: Path, shelf: Path) -> Vector:
 
 def dropped(records: list[dict[str, Any]]) -> list[set[str]]:
     """Return whose turn was lost, round by round."""
+    for record in records:
+        print(record["round"], record["status"], record["reason"], record["dropped"])  # shown where a test fails
     return [set(record["dropped"]) for record in records]
 
 
