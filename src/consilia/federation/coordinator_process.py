@@ -94,15 +94,20 @@ class CoordinatorProcess:
         self.close()
 
     def _watch(self, stop: threading.Event) -> None:
+        complained = ""
         while not stop.wait(_LOOK):
             try:
                 fresh = self.credentials.refreshed()
             except StoreError as error:
-                _log.error("the roster in the folder is not taken: %s", error)
+                if str(error) != complained:  # once, not at every look
+                    complained = str(error)
+                    _log.error("the roster in the folder is not taken: %s", error)
                 continue
             if fresh is not self.credentials:
                 self.credentials = fresh
                 self.server.reload(fresh)
+                if self.fallback is not None:
+                    self.fallback.reload(fresh)
                 _log.info("took version %d of the roster", fresh.book.version)
 
     def _wake(self) -> None:

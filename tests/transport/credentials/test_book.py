@@ -227,7 +227,7 @@ def test_even_the_consortium_cannot_sign_nonsense(world: World) -> None:
 def test_members_come_in_one_order(world: World) -> None:
     book, key = world.book, world.office.key
     mixed = dataclasses.replace(book, members=book.members[::-1])
-    assert "ascending name" in fault(resigned(mixed, key).to_bytes(), key.public)
+    assert "members by ascending name" in fault(resigned(mixed, key).to_bytes(), key.public)
 
 
 def test_what_secure_sums_take_is_signed_by_itself(world: World) -> None:
