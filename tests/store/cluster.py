@@ -53,7 +53,7 @@ class Cluster:
                      "--no-instructions")  # fmt: skip
 
     def start(self) -> None:
-        options = f"-p {self.port} -c listen_addresses= -c unix_socket_directories={self.folder} -c fsync=on"
+        options = f"-p {self.port} -c listen_addresses= -c unix_socket_directories={self.folder}"
         self.command("pg_ctl", "-D", str(self.data), "-w", "-l", str(self.folder / "log"), "-o", options, "start")
 
     def stop(self, mode: str = "immediate") -> None:
@@ -80,6 +80,13 @@ class Cluster:
         with self.sql() as connection:
             connection.execute(f"CREATE DATABASE {name}")
         return name
+
+    def emptied(self, database: str) -> str:
+        """Empty a database; quicker than another one."""
+        with self.sql(database) as connection:
+            connection.execute("DROP SCHEMA public CASCADE")
+            connection.execute("CREATE SCHEMA public")
+        return self.url(database)
 
     def sessions(self, database: str) -> list[int]:
         with self.sql() as connection:

@@ -61,8 +61,7 @@ class Database:
             sealed = read_only and path.exists() and not files.writable(path)
             self._engine = files.file_engine(path, self.who, create=create, sealed=sealed)
         try:
-            with faults(self.who), self._view() as connection:
-                found = self._recognise(connection)
+            found = self._patiently(self._look, opening=True)
             self.version, self._owner = found or (0, self._owner)
             if self._place.path is not None and not sealed:
                 files.write_ahead(self._engine, self.who)
@@ -90,7 +89,7 @@ class Database:
         Raises:
             StoreError: If another process holds it.
         """
-        return self._patiently(lambda _again: lock(self._place, run if self.shared else None, self.who), waits=False)
+        return self._patiently(lambda _again: lock(self._place, run if self.shared else None, self.who), opening=True)
 
     def upgrade(self) -> None:
         """Make the tables, or bring them to this version, in one transaction.
@@ -142,7 +141,7 @@ class Database:
                 crash_point(f"{point}.written")
             return result
 
-        result = self._patiently(once, waits=True)
+        result = self._patiently(once, opening=False)
         crash_point(f"{point}.committed")
         return result
 
@@ -157,25 +156,31 @@ class Database:
             with self._view() as connection:
                 return work(connection)
 
-        return self._patiently(once, waits=True)
+        return self._patiently(once, opening=False)
 
     def close(self) -> None:
         """Let go of it."""
         self._engine.dispose()
 
-    def _patiently(self, once: Callable[[bool], _T], *, waits: bool) -> _T:
-        # A server that restarts comes back within seconds. One that lost sight of this process holds its lock until its
-        # keep-alives tell (`waits`); nobody can have taken the run meanwhile, or its epoch says so.
+    def _look(self, _again: bool) -> tuple[int, str] | None:
+        with self._view() as connection:
+            return self._recognise(connection)
+
+    def _patiently(self, once: Callable[[bool], _T], *, opening: bool) -> _T:
+        # A server that restarts is back within seconds. One that lost sight of this process holds its lock until its
+        # keep-alives tell; nobody can have taken the run up meanwhile, or its epoch says so. Who opens a store is told at
+        # once: a wrong address and a run that is taken stay so.
         again, pause, deadline = False, _PAUSES[0], time.monotonic() + RECONNECT_SECONDS
         with faults(self.who):
             while True:
                 try:
                     return once(again)
                 except DBAPIError as error:
-                    if not passing(error) or time.monotonic() >= deadline:
+                    waits = passing(error) and (error.connection_invalidated or not opening)
+                    if not waits or time.monotonic() >= deadline:
                         raise
                 except Taken:
-                    if not waits or time.monotonic() >= deadline:
+                    if opening or time.monotonic() >= deadline:
                         raise
                 again = True
                 time.sleep(pause)

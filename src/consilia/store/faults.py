@@ -41,8 +41,8 @@ _STATES: dict[str, _Words] = {
 }  # fmt: skip
 # What a server refuses before there is a session carries no SQLSTATE, only words.
 _REFUSALS: tuple[tuple[str, _Words], ...] = (
-    ("password", _LOGIN), ("authentication failed", _LOGIN), ("pg_hba.conf", _LOGIN), ("role ", _LOGIN),
-    ("database ", _STATES["3D000"]),
+    ("password", _LOGIN), ("authentication failed", _LOGIN), ("pg_hba.conf", _LOGIN), ('role "', _LOGIN),
+    ('database "', _STATES["3D000"]),
 )  # fmt: skip
 
 

@@ -7,18 +7,19 @@ from sqlalchemy import URL, Engine, create_engine, event
 from sqlalchemy.pool import NullPool, QueuePool
 
 from consilia.core.errors import StoreError
-from consilia.store import faults as said
+from consilia.store.faults import BUSY_SECONDS
 
 # Seconds. A peer that vanished without a word is given up after about half a minute, by either end.
 _LIBPQ = {
     "connect_timeout": "10", "keepalives_idle": "15", "keepalives_interval": "5", "keepalives_count": "3",
     "tcp_user_timeout": "30000", "application_name": "consilia",
 }  # fmt: skip
+# The server's own keep-alives let go of a run's lock when the coordinator's machine dies (no matter on a local socket).
 _SESSION = (
-    # The server's own keep-alives let go of the run's lock when the coordinator's machine dies (0 on a local socket).
-    "SET tcp_keepalives_idle = 15", "SET tcp_keepalives_interval = 5", "SET tcp_keepalives_count = 3",
-    "SET statement_timeout = 0", "SET client_min_messages = 'error'",
-)  # fmt: skip
+    "SET tcp_keepalives_idle = 15; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3;"
+    f" SET lock_timeout = '{BUSY_SECONDS:g}s'; SET statement_timeout = 0"
+)
+_SETTINGS = "SELECT current_setting('synchronous_commit'), current_setting('fsync'), current_setting('full_page_writes')"
 
 
 def engine_of(url: URL, who: str, *, pooled: bool) -> Engine:
@@ -56,15 +57,13 @@ def engine_of(url: URL, who: str, *, pooled: bool) -> Engine:
 
 
 def _prepare(connection: Any, who: str) -> None:
-    for statement in (*_SESSION, f"SET lock_timeout = '{said.BUSY_SECONDS:g}s'"):
-        connection.execute(statement)
+    connection.execute(_SESSION)
     if connection.info.server_version >= 140000:
         connection.execute("SET idle_session_timeout = 0")  # the session that holds a lock says nothing for long
-    (durable,) = connection.execute("SELECT current_setting('synchronous_commit')").fetchone()
+    durable, *settings = connection.execute(_SETTINGS).fetchone()
     if durable not in ("on", "remote_apply"):
         connection.execute("SET synchronous_commit = on")
-    for setting in ("fsync", "full_page_writes"):
-        (value,) = connection.execute("SELECT current_setting(%s)", (setting,)).fetchone()
+    for setting, value in zip(("fsync", "full_page_writes"), settings, strict=True):
         if value != "on":
             raise StoreError.of(
                 who, needs=f"a server with {setting} = on", got=f"{setting} = {value}",
