@@ -40,7 +40,7 @@ def drained(peer: Peer) -> bytes:
     found = b""
     while isinstance(packet := peer.heard(), Begin | More):
         found += packet.piece
-        peer.say(Have(packet.id, packet.offset + len(packet.piece)))
+        peer.say(Have(packet.id, packet.offset + len(packet.piece), 1 << 20))
     return found
 
 

@@ -13,10 +13,10 @@ def settled(rate: float, trip: float, total: int = 200_000_000) -> tuple[Pace, f
     waiting: list[tuple[float, float, int, bool]] = []  # when it is confirmed, when it was sent, bytes, window full
     while sent < total:
         under_way = sum(size for _, _, size, _ in waiting)
-        if pace.window - under_way >= pace.piece:
-            free = max(free, now) + pace.piece / rate
-            waiting.append((free + trip, now, pace.piece, pace.window - under_way < 2 * pace.piece))
-            sent += pace.piece
+        if pace.window - under_way >= pace.window // 2:
+            free = max(free, now) + pace.window // 2 / rate
+            waiting.append((free + trip, now, pace.window // 2, pace.window - under_way < 2 * pace.window // 2))
+            sent += pace.window // 2
             worst = max(worst, free - now)
         else:
             now, begun, _, full = waiting.pop(0)

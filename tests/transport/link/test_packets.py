@@ -30,7 +30,8 @@ JSON = st.dictionaries(
 PACKETS: st.SearchStrategy[Packet] = st.one_of(
     st.builds(Hello, JSON), st.builds(Welcome, JSON), st.builds(Beat),
     st.builds(Begin, IDS, IDS, SIZES, st.binary(min_size=32, max_size=32), SIZES, st.binary(max_size=99)),
-    st.builds(More, IDS, SIZES, st.binary(max_size=99)), st.builds(Have, IDS, SIZES), st.builds(Done, IDS),
+    st.builds(More, IDS, SIZES, st.binary(max_size=99)), st.builds(Have, IDS, SIZES, st.integers(0, 2**32 - 1)),
+    st.builds(Done, IDS),
     st.builds(Refuse, IDS, st.sampled_from(Reason)),
 )  # fmt: skip
 

@@ -12,8 +12,9 @@ from typing import Literal, Protocol
 from consilia.core.update import Bytes
 from consilia.rounds.ports import Clock
 from consilia.transport.link.letter import Letter
-from consilia.transport.link.pace import Pace
+from consilia.transport.link.pace import LEAST, Pace
 from consilia.transport.link.packets import (
+    MAX_PIECE,
     Beat,
     Begin,
     Done,
@@ -47,6 +48,10 @@ class Owner(Protocol):
     spool: Spool
     incoming: dict[bytes, Incoming]
 
+    def share(self) -> int:
+        """Return how many bytes may be under way in each direction of a stream, so that all streams fit into memory."""
+        ...
+
     def judge(self, begin: Begin) -> Verdict:
         """Say of a message whether to take it, that it is here already, or why not."""
         ...
@@ -71,6 +76,7 @@ class Owner(Protocol):
 @dataclass
 class _Sending:
     letter: Letter
+    allowed: int = LEAST  # may be under way; more when the other end says so
     first: bool = True
     times: deque[tuple[int, float, bool]] = field(default_factory=deque)  # sent up to, when, with the window full
 
@@ -92,6 +98,11 @@ class Conversation:
         self._sending: dict[bytes, _Sending] = {}
         self._pace = Pace()
         self._spoke = clock()
+
+    @property
+    def sending(self) -> bool:
+        """Whether a message is on its way out."""
+        return bool(self._sending)
 
     def say(self, packet: Packet) -> None:
         """Send a packet before any more bytes of messages."""
@@ -129,17 +140,18 @@ class Conversation:
         if self._control:
             return self._control.popleft()
         under_way = sum(one.letter.sent - one.letter.held for one in self._sending.values())
-        room = self._pace.window - under_way
         for one in self._sending.values():
             letter = one.letter
-            size = min(self._pace.piece, letter.total - letter.sent)
+            window = min(self._pace.window, one.allowed, self._owner.share())
+            room, piece = window - under_way, min(window // 2, MAX_PIECE)
+            size = min(piece, letter.total - letter.sent)
             if not (size or one.first):
                 continue
             if size > room and under_way:
                 break  # messages come in the order of sending
             packet = letter.piece(size, first=one.first)
             one.first = False
-            one.times.append((letter.sent, self._clock(), room - size < self._pace.piece))
+            one.times.append((letter.sent, self._clock(), room - size < piece))
             return packet
         return Beat() if self._clock() - self._spoke >= self._heartbeat else None
 
@@ -156,8 +168,10 @@ class Conversation:
                 incoming = self._owner.incoming.get(id)
                 if incoming is not None:  # else: refused or withdrawn while this was on its way
                     self._take(incoming, offset, piece)
-            case Have(id, offset):
+            case Have(id, offset, window):
                 self._confirmed(id, offset)
+                if id in self._sending:
+                    self._sending[id].allowed = max(LEAST, window)
             case Done(id):
                 self._done(id)
             case Refuse(id, reason):
@@ -192,7 +206,7 @@ class Conversation:
         try:
             incoming.add(offset, piece, who=owner.who)
             if not incoming.whole:
-                return self.say(Have(incoming.id, incoming.got))
+                return self.say(Have(incoming.id, incoming.got, owner.share()))
             frame = incoming.finish()
         except OSError:
             self.drop(incoming, Reason.NO_SPACE)

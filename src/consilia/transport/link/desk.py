@@ -10,6 +10,7 @@ from consilia.core.update import Bytes
 from consilia.store.crash import crash_point
 from consilia.transport.link.conversation import Conversation, Verdict
 from consilia.transport.link.letter import Letter
+from consilia.transport.link.pace import MOST
 from consilia.transport.link.packets import NO_REPLY, Begin, Reason, Refuse
 from consilia.transport.link.ports import Inbox
 from consilia.transport.link.spool import Incoming, Spool
@@ -66,6 +67,10 @@ class Desk:
         for letter in self._answers.values():
             talk.send(letter, holds.get(letter.id, 0))
         self.wake.set()
+
+    def share(self) -> int:
+        """Let as much be under way as the line takes: a site has one stream."""
+        return MOST
 
     def judge(self, begin: Begin) -> Verdict:
         """Take a message unless it is here already, or is none."""

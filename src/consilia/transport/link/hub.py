@@ -62,7 +62,6 @@ class Hub:
     ) -> None:  # fmt: skip
         self._board = Board(Spool(spool), clock, heartbeat, upload_floor, limit)
         self._on_change = on_change
-        self._stations: dict[str, Station] = {}
         self._begun = clock()
         self._closed = threading.Event()
         self._watch = threading.Thread(target=self._watching, name="hub", daemon=True)
@@ -163,13 +162,13 @@ class Hub:
 
     def _station(self, site: str) -> Station:
         with self._board.changed:
-            if site not in self._stations:
-                self._stations[site] = Station(site, self._board, self._begun)
-            return self._stations[site]
+            if site not in self._board.stations:
+                self._board.stations[site] = Station(site, self._board, self._begun)
+            return self._board.stations[site]
 
     def _all(self) -> list[Station]:
         with self._board.changed:
-            return list(self._stations.values())
+            return list(self._board.stations.values())
 
     def _among(self, of: Collection[str] | None) -> list[Station]:
         return [station for station in self._all() if of is None or station.name in of]

@@ -8,9 +8,7 @@ Source: the idea of delay-based congestion control (LEDBAT, RFC 6817): hold the 
 
 from typing import Final
 
-from consilia.transport.link.packets import MAX_PIECE
-
-LEAST: Final = 1 << 17
+LEAST: Final = 1 << 16
 MOST: Final = 1 << 22
 _QUEUED = 0.1  # seconds that bytes may wait in queues
 
@@ -26,11 +24,6 @@ class Pace:
         self.window = LEAST
         self._least = float("inf")
         self._changed = float("-inf")
-
-    @property
-    def piece(self) -> int:
-        """Bytes to put into a packet."""
-        return min(self.window // 2, MAX_PIECE)
 
     def confirmed(self, sent: float, now: float, *, full: bool) -> None:
         """Note when a packet was sent and when it was confirmed, and whether the window was full then."""

@@ -19,7 +19,7 @@ ID_SIZE: Final = 16
 MAX_PIECE: Final = 1 << 20
 _KIND = struct.Struct(">BB6x")
 _BEGIN = struct.Struct(">BB6xQQ16s16s32s8x")
-_SHORT = struct.Struct(">BB6xQ16s")
+_SHORT = struct.Struct(">BB2xIQ16s")
 MAX_PACKET: Final = _BEGIN.size + MAX_PIECE
 NO_REPLY: Final = bytes(ID_SIZE)
 
@@ -86,10 +86,11 @@ class More:
 
 @dataclass(frozen=True, slots=True)
 class Have:
-    """Says how many bytes of a message have come, in order, from its start."""
+    """Says how many bytes of a message have come, in order, from its start, and how many more may be under way."""
 
     id: bytes
     offset: int
+    window: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +124,13 @@ def to_bytes(packet: Packet) -> bytes:
         case Begin(id, reply, total, digest, offset, piece):
             return b"".join((_BEGIN.pack(VERSION, number, total, offset, id, reply, digest), piece))
         case More(id, offset, piece):
-            return b"".join((_SHORT.pack(VERSION, number, offset, id), piece))
-        case Have(id, offset):
-            return _SHORT.pack(VERSION, number, offset, id)
+            return b"".join((_SHORT.pack(VERSION, number, 0, offset, id), piece))
+        case Have(id, offset, window):
+            return _SHORT.pack(VERSION, number, window, offset, id)
         case Done(id):
-            return _SHORT.pack(VERSION, number, 0, id)
+            return _SHORT.pack(VERSION, number, 0, 0, id)
         case Refuse(id, reason):
-            return _SHORT.pack(VERSION, number, reason, id)
+            return _SHORT.pack(VERSION, number, 0, reason, id)
 
 
 def from_bytes(raw: bytes, *, who: str) -> Packet:
@@ -162,13 +163,13 @@ def _read(raw: bytes, kind: type[Packet]) -> Packet:
     if kind is Begin:
         _, _, total, offset, id, reply, digest = _BEGIN.unpack_from(raw)
         return Begin(id, reply, total, digest, offset, view[_BEGIN.size :])
-    _, _, number, id = _SHORT.unpack_from(raw)
+    _, _, window, number, id = _SHORT.unpack_from(raw)
     if kind is More:
         return More(id, number, view[_SHORT.size :])
     if len(raw) != _SHORT.size:
         raise ValueError
     if kind is Have:
-        return Have(id, number)
+        return Have(id, number, window)
     return Done(id) if kind is Done else Refuse(id, Reason(number))
 
 

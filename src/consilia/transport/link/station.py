@@ -11,6 +11,7 @@ from consilia.core.update import Bytes, Gone
 from consilia.rounds.ports import Arrival, Clock
 from consilia.transport.link.conversation import Conversation, Verdict
 from consilia.transport.link.letter import Letter
+from consilia.transport.link.pace import LEAST, MOST
 from consilia.transport.link.packets import Begin, Reason
 from consilia.transport.link.spool import Incoming, Spool
 
@@ -18,6 +19,7 @@ _log = logging.getLogger("consilia.hub")
 _REMEMBERED = 256  # answered messages of a site whose answers are known again
 _MOST_INCOMING = 16  # answers of a site that may be on their way at once
 _MISSED = 3  # heartbeats
+_UNDER_WAY = 1 << 24  # bytes of all sites in each direction; beyond that a site has 64 kB
 _WHY = {
     Reason.TOO_LARGE: "the message is larger than it takes",
     Reason.DAMAGED: "messages were damaged on their way, several times over",
@@ -40,6 +42,7 @@ class Board:
         limit: Bytes of the largest answer.
         changed: Guards `results` and every station's `letters`; notified when either changes. Taken after a station's lock.
         results: What came, for the coordinator to take.
+        stations: The sites by name.
     """
 
     spool: Spool
@@ -49,6 +52,7 @@ class Board:
     limit: int
     changed: threading.Condition = field(default_factory=threading.Condition)
     results: deque[Arrival | Gone] = field(default_factory=deque)
+    stations: "dict[str, Station]" = field(default_factory=dict)
 
 
 class Station:
@@ -134,6 +138,16 @@ class Station:
         total, got = max((one.total, one.got) for one in coming)
         # A packet is noticed when it is whole, so the first heartbeat is not held against it.
         return now - began < total / floor and got >= floor * (now - began - self._board.heartbeat)
+
+    def share(self) -> int:
+        """Return this site's part of what may be under way at once."""
+        busy = sum(one.busy for one in list(self._board.stations.values()))
+        return min(MOST, max(LEAST, _UNDER_WAY // max(1, busy)))
+
+    @property
+    def busy(self) -> bool:
+        """Whether a message is coming or going."""
+        return bool(self.incoming) or (self.talk is not None and self.talk.sending)
 
     def judge(self, begin: Begin) -> Verdict:
         """Take the answer to a message that waits for one."""
