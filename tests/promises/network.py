@@ -94,8 +94,7 @@ class Network:
             self._push("task", site, frame, self._chance.between(0, DEADLINE), self._sent, late=True)
 
     def events(self, timeout: float, of: Collection[str] | None = None) -> Iterator[Arrival | Gone]:
-        """As `Transport.events`; a coordinator that waits for some sites alone is not tried here."""
-        assert of is None
+        """As `Transport.events`, for a coordinator that waits for all it sent to; also what came late is handed over."""
         self.exchanges += 1
         require(self.exchanges < MOST_EXCHANGES, "P7", "the coordinator asks without end")
         end = self.now + timeout

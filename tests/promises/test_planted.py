@@ -96,7 +96,7 @@ def late_counts(patch: Patch) -> None:
 
 
 def order_matters(patch: Patch) -> None:
-    def add(self: Any, acc: Any, vector: Any, weight: float) -> None:
+    def add(self: Any, acc: Any, vector: Any, weight: float, factor: float = 1.0) -> None:
         acc.total[:] = (acc.total.astype(np.float32) + np.float32(weight) * vector).astype(np.float64)
         acc.weight += weight
 

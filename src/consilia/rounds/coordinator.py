@@ -82,7 +82,6 @@ class Coordinator:
             started = self._clock()
             pending = RoundRecord(**state.pending) if state.pending else None  # type: ignore[arg-type]
             record = self._resume(pending) if pending else self._round(state.round + 1)
-            self._settle(record)
             record.seconds = self._clock() - started
             state.seconds += record.seconds
             crash_point("coordinator.before_commit")
@@ -145,7 +144,7 @@ class Coordinator:
         if record.status == "counted" and number % self._config.evaluation.every == 0:
             self._before_scoring(record)
             self._score(record)
-        return record
+        return self._settle(record)
 
     def _gather(self, record: RoundRecord) -> Gathered:
         """Return the sum of the round's updates; note in the record who was asked, where the schedule does not say."""
@@ -183,13 +182,13 @@ class Coordinator:
         """Go on with a round that was written down before it was done."""
         state = self.state
         if record.status == "counted":  # killed while the sites scored the model: only the scores are missing
-            return self._score(record)
+            return self._settle(self._score(record))
         state.round, state.pending = record.round, None
         state.skipped += 1
         record.epsilon_spent = self._spending.epsilon(state.charges, state.evaluations)
         return record
 
-    def _settle(self, record: RoundRecord) -> None:
+    def _settle(self, record: RoundRecord) -> RoundRecord:
         """Write down what became of a sum that was opened: the model that goes on from it is known only now."""
         state = self.state
         if record.status == "counted":
@@ -197,6 +196,7 @@ class Coordinator:
         if record.aggregate_norm is not None:
             told = self._gatherer.stepped(digest_bytes(self._payload(state.model)))
             record.transcript = record.transcript or told
+        return record
 
     def _before_scoring(self, record: RoundRecord) -> None:
         privacy = self._config.privacy
