@@ -182,9 +182,9 @@ def section(result: Json) -> str:
 {table(HEAD, rows)}
 
 Six sites, of which two take 1 s for an update, two 2 s and two 4 s, on a clock of their own (`transport/virtual.py`), where
-nobody sleeps; any other message takes {QUICK:g} s. A synchronous round adds all six and takes 4 s. The others add the {SITES // 2} that
-are ready first, each for 1/sqrt(1 + age) of its weight, and go on: they get twice the rounds, so as many updates in all.
-Accuracy is that of the result on all test rows. Private rows: unit record, noise in shares inside the secure sum; a site may
+nobody sleeps; any other message takes {QUICK:g} s. A synchronous round adds all six and takes 4 s. The others add the
+{SITES // 2} that are ready first, each for 1/sqrt(1 + age) of its weight, and go on: they get twice the rounds, so as many
+updates in all. Accuracy is that of the result on all test rows. Private rows: unit record, noise in shares inside the secure sum; a site may
 begin updates in .8 of the rounds, and is charged for all of these.
 
 {provenance(result)} · every plan key, seed and run: `results/asynchronous.json`"""

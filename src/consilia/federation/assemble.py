@@ -118,8 +118,8 @@ def assemble(plan: Plan, shape: RowShape, counts: Mapping[str, int], initial: Pa
     if model.batch_statistics and config.local_layers != "norm" and not _plain_average(plan):
         raise PlanError.of(
             "plan key training.server_optimizer",
-            needs='plain averaging for shared BatchNorm statistics (fedavg, "sgd", server_learning_rate = 1)',
-            got=f'{plan.training.algorithm} with "{plan.training.server_optimizer}"',
+            needs='plain averaging for shared BatchNorm statistics (synchronous fedavg, "sgd", server_learning_rate = 1)',
+            got=f'{plan.aggregation.mode} {plan.training.algorithm} with "{plan.training.server_optimizer}"',
             hint='Keep the norm layers at the sites (model.local_layers = "norm"), or use GroupNorm',
         )
     run_plan = check(
@@ -159,6 +159,6 @@ def _unfit_rows(plan: Plan, input_shape: Sequence[int]) -> list[Problem]:
 def _plain_average(plan: Plan) -> bool:
     # A running variance is an average, not a weight: a step of another kind could make it negative.
     training = plan.training
-    return (
+    return plan.aggregation.mode == "synchronous" and (
         training.algorithm == "fedavg" and training.server_optimizer == "sgd" and training.server_learning_rate == 1.0
     )
