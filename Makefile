@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+FLEET := .venv-nvflare
 
 .PHONY: run test lint types imports unit swtpm postgresql clean
 
@@ -22,7 +23,7 @@ types: $(STAMP)
 imports: $(STAMP)
 	$(BIN)/lint-imports
 
-unit: $(STAMP) swtpm postgresql
+unit: $(STAMP) $(FLEET)/.installed swtpm postgresql
 	$(BIN)/python -m pytest
 
 # The tests of attested aggregation start a software TPM. Only root may install one; for others those tests are skipped and
@@ -56,5 +57,14 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $(STAMP)
 
+# NVFlare, for the test that runs a plan on a fleet: in an environment of its own, which sees the other one behind it.
+$(FLEET)/.installed: requirements-nvflare.lock $(STAMP)
+	@echo "Installing NVFlare into $(FLEET), beside $(VENV): half a minute, once."
+	@$(BIN)/python -m venv $(FLEET)
+	@$(FLEET)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-nvflare.lock
+	@$(FLEET)/bin/python -c 'import sys, sysconfig; print(f"import site; site.addsitedir({sys.argv[1]!r})", \
+	  file=open(sysconfig.get_path("purelib") + "/beside.pth", "w"))' "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
+	@touch $@
+
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(FLEET) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
