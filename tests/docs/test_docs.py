@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -86,7 +87,7 @@ class Reader:
             said = f".venv/bin/{command}\n"
         first, _, rest = command.partition(" | ")
         words = shlex.split(first.removeprefix("PYTHONPATH=. "))  # the page's folder is on this process's path
-        if words[0] != "consilia" or any(mark in first for mark in "<>&;$"):
+        if words[0] != "consilia" or any(mark in first for mark in "<>&;$*"):
             return self.shell(command)
         out, err = io.StringIO(), io.StringIO()  # in this process: torch is imported once
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -120,6 +121,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     torch.set_num_threads(1)
     yield tmp_path
+    for pid in (tmp_path / "pids").read_text().split() if (tmp_path / "pids").exists() else []:
+        with contextlib.suppress(ProcessLookupError):  # what a page starts it stops, but a page may fail half way
+            os.kill(int(pid), signal.SIGKILL)
     for module in [name for name in sys.modules if name.split(".")[0] in ("examples", "my_models")]:
         del sys.modules[module]  # another page has another folder
 

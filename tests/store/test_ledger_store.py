@@ -88,6 +88,13 @@ def test_only_the_steward_raises_a_limit(path: Path, store: SiteStore) -> None:
     assert [str(entry.kind) for entry in store.entries("p")] == ["allot", "limit", "allot", "limit", "reserve"]
 
 
+def test_the_steward_lifts_a_limit(store: SiteStore) -> None:
+    store.set_limit("p", 0.5)
+    store.set_limit("p", None)
+    assert store.limit("p") is None
+    store.allot(allotment(), fingerprint="f", limit=None)
+
+
 def test_a_limit_can_stand_before_the_first_run(store: SiteStore) -> None:
     store.set_limit("p", 0.5)
     with pytest.raises(BudgetExceeded, match=r"at most 0\.5 over all runs"):

@@ -49,11 +49,14 @@ def submit(
 def status(
     run: Annotated[str | None, typer.Argument(metavar="RUN", help="Only this run, with every site's answer.")] = None,
     config: Config = CONFIG,
+    wait: Annotated[bool, typer.Option("--wait", metavar="", help="Wait until RUN has ended.")] = False,
     json: options.Json = False,
 ) -> None:
     """Show who is connected and where every run stands."""
     from consilia.cli import standing
 
+    if run is not None and wait:
+        _wait(config, run)
     found = _ask(config, {"do": "status"})
     if run is not None:
         one = _one(found, run)

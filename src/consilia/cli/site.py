@@ -99,8 +99,8 @@ def write(
 
     written = write_site(config, coordinator, list(data or []), policy_template())
     for path in written:
-        output.say(f"wrote {path}")
-    output.say(f"Next: read {written[-1]}, then: consilia site --config {config}")
+        print(f"Wrote {path}")
+    print(f"Next: read {written[-1]}, then: consilia site --config {config}")
 
 
 @contextmanager

@@ -56,8 +56,8 @@ def show_run(run: Mapping[str, Any]) -> None:
 
 def _table(*columns: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD, header_style="dim", pad_edge=False, show_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
+    for place, column in enumerate(columns):
+        table.add_column(column, overflow="fold", no_wrap=place == 0)
     return table
 
 
@@ -82,7 +82,7 @@ def _runs(runs: list[dict[str, Any]]) -> Table:
     table = _table("run", "status", "rounds", "accuracy", "")
     for run in runs:
         status = Text(run["status"], _STYLES.get(run["status"], ""))
-        table.add_row(run["run"], status, _rounds(run), share(run["accuracy"]), run["reason"] or _waits(run))
+        table.add_row(run["run"], status, _rounds(run), share(run["accuracy"], missing=""), run["reason"] or _waits(run))
     return table
 
 

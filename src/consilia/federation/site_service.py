@@ -132,6 +132,7 @@ class SiteService:
             return self._decide(offer, "refused", (told,))
         verdict = self._judge(plan)
         if verdict.answer == "accepted":
+            self._hold_to_limit(plan.population)
             self._build(offer, rows).require_room()
         return self._decide(offer, verdict.answer, verdict.clauses)
 
@@ -166,14 +167,15 @@ class SiteService:
 
     def _judge(self, plan: RunPlan) -> Verdict:
         half, policy = plan.site(self.name), self._policy()
-        limit = ledger_limit(policy, half.population)
-        if limit is not None and self._store.limit(half.population) != limit:
-            self._store.set_limit(
-                half.population, limit
-            )  # two runs may be judged at the same time: the ledger holds both to it
         return judge(
             policy, half, plan, spent=self._store.spent(half.population), approved=self._store.consents.approved()
         )
+
+    def _hold_to_limit(self, population: str) -> None:
+        """Have the ledger hold runs to the policy's limit: two of them may have been judged at the same time."""
+        limit = ledger_limit(self._policy(), population)
+        if self._store.limit(population) != limit:
+            self._store.set_limit(population, limit)
 
     def _take_part(self, task: ProtocolMessage, frame: Bytes) -> bytes:
         run = str(task.body.get("run"))

@@ -95,8 +95,8 @@ class SiteStore(LedgerView):
         self._fingerprints[allotment.run] = fingerprint
         return head
 
-    def set_limit(self, population: str, epsilon: float) -> str:
-        """Set the epsilon that a population is held to over all runs from now on; return the chain's head.
+    def set_limit(self, population: str, epsilon: float | None) -> str:
+        """Set the epsilon that a population is held to over all runs from now on, or None for no limit; return the chain's head.
 
         The steward's word: it may raise the limit, which no plan can. Runs admitted before go on.
 
@@ -104,7 +104,7 @@ class SiteStore(LedgerView):
             PlanError: If it is not a finite number above 0.
             StoreError: If the ledger cannot be read, trusted or written.
         """
-        if not 0 < epsilon < math.inf:
+        if epsilon is not None and not 0 < epsilon < math.inf:
             raise PlanError.of(f"the limit of population {population!r}", needs="a finite number above 0",
                                got=f"{epsilon:g}", hint="Give the epsilon that all its runs may sum up to")  # fmt: skip
         with self._lock, writing(self._engine, self._who, "ledger.limit") as connection:

@@ -125,4 +125,4 @@ class Standing:
             case Kind.CLOSE:
                 self.runs[entry.run].closed = str(body["status"])
             case Kind.LIMIT:
-                self.limit = float(cast("float", body["limit"]))
+                self.limit = None if body["limit"] is None else float(cast("float", body["limit"]))
