@@ -7,6 +7,7 @@ from consilia.aggregate.rule import WeightedMean
 from consilia.core.canonical import Json, digest_bytes
 from consilia.core.errors import ProtocolError
 from consilia.core.update import Bytes, Vector
+from consilia.pipeline.chain import Chain
 from consilia.plan.run_plan import RunPlan
 from consilia.rounds import claims
 from consilia.rounds.asynchronous.cohort import Cohort
@@ -15,6 +16,7 @@ from consilia.rounds.exchange import Traffic, ask
 from consilia.rounds.gather import Gathered, Metrics, Scored, quorum, too_few
 from consilia.rounds.pipelines import Pipeline
 from consilia.rounds.ports import Transport
+from consilia.rounds.updates import Updates
 
 
 class Clear:
@@ -58,15 +60,21 @@ class Clear:
         )  # fmt: skip
         return self._sum(gate, cohort.names, traffic, cohort.staleness)
 
-    def _gate(self, number: int, asked: Sequence[str], payload: bytes) -> Gate[Vector]:
-        chain = self._pipelines[self._plan.phase(number).index].chain
-        return Gate(number, self._plan.digest, digest_bytes(payload), frozenset(asked), chain.unpack)
+    def _gate(self, number: int, asked: Sequence[str], payload: bytes) -> Gate[Bytes]:
+        chain = self._chain(number)
 
-    def _sum(
-        self, gate: Gate[Vector], asked: Sequence[str], traffic: Traffic, staleness: Mapping[str, int]
-    ) -> Gathered:
-        gathered = add_all(self._plan, dict(sorted(gate.admitted.items())), staleness, gate.metrics,
-                           self._pipelines[self._plan.phase(gate.round).index].chain.sent)  # fmt: skip
+        def take(packed: Bytes, site: str) -> Bytes:
+            chain.unpack(packed, site)
+            return packed
+
+        return Gate(number, self._plan.digest, digest_bytes(payload), frozenset(asked), take)
+
+    def _chain(self, number: int) -> Chain:
+        return self._pipelines[self._plan.phase(number).index].chain
+
+    def _sum(self, gate: Gate[Bytes], asked: Sequence[str], traffic: Traffic, staleness: Mapping[str, int]) -> Gathered:
+        chain = self._chain(gate.round)
+        gathered = add_all(self._plan, Updates(chain, gate.admitted), staleness, gate.metrics, chain.sent)
         gathered.dropped, gathered.traffic = dict(sorted(gate.dropped.items())), traffic
         needed = quorum(self._plan.plan.aggregation.quorum, len(asked))
         gathered.reason = too_few(len(gathered.names), len(asked), needed)
