@@ -38,8 +38,8 @@ def void_if_worse(state: TrainingState, record: RoundRecord, stop_loss: float | 
     if stop_loss is None or record.accuracy is None:
         return False
     if state.good is not None and state.good_score is not None and record.accuracy < state.good_score - stop_loss:
-        record.status = "skipped"
-        record.reason = f"accuracy {record.accuracy:.3f}, more than {stop_loss:g} below {state.good_score:.3f}; the last good model stays"
+        worse = f"accuracy {record.accuracy:.3f}, more than {stop_loss:g} below {state.good_score:.3f}"
+        record.status, record.reason = "skipped", f"{worse}; the last good model stays"
         state.model, state.counted, state.phase = state.good, dict(state.good_counted), AFRESH
         state.skipped += 1
         return True
