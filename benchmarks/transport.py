@@ -46,7 +46,7 @@ def page(result: Json) -> str:
     """Return the page of a result."""
     how, where, found = result["made"], result["machine"], result["found"]
     rows = [
-        [name, *(_span(found[key][part]) for part in ("hub_ms", "bare_ms", "ratio"))]
+        [name, *(_span(found[key][part]) for part in ("hub_ms", "bare_ms", "ratio", "coordinator_cpu_ratio"))]
         for name, key in (
             (f"A plain round: {found['parameters']:,} float32 down to {found['sites']} sites and up", "plain"),
             ("the same, with each site's durable memory of messages", "durable"),
@@ -74,7 +74,7 @@ Coordinator and sites are processes of one machine, over loopback. A bare socket
 processes over mutual TLS, a thread for each at the coordinator, and keeps them in memory: no framing, no checks, no files. The
 hub hashes every message at both ends (SHA-256), keeps large ones in files and confirms each megabyte.
 
-{table(["", "hub, ms", "bare TLS, ms", "ratio"], rows)}
+{table(["", "hub, ms", "bare TLS, ms", "ratio", "ratio of the coordinator's CPU"], rows)}
 
 Goal of the plain round: {GOAL}. "Durable memory": each site commits a message before it is handled and its answer before it is
 sent (SQLite, synchronous), which a bare socket has nothing like.

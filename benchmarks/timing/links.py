@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from benchmarks.timing.clock import quartiles
+from benchmarks.timing.clock import Moment, quartiles
 from benchmarks.timing.links_site import SIZES, content, context, receive
 from consilia.core.canonical import Json
 from consilia.core.randomness import SecretRng
@@ -69,22 +69,22 @@ class Both:
         self._sites = sites
         self._buffers = [memoryview(bytearray(1 << 23)) for _ in lines]
 
-    def over_hub(self, steps: Sequence[Step]) -> float:
-        """Return the seconds that these exchanges take over the hub."""
+    def over_hub(self, steps: Sequence[Step]) -> Moment:
+        """Return what these exchanges take over the hub."""
         frames = [task(step) for step in steps]
-        begun = time.perf_counter()
+        begun = Moment.now()
         for step, frame in zip(steps, frames, strict=True):
             for site in self._sites:
                 self.hub.send(site, frame)
             for event in self.hub.events(PATIENCE):
                 if isinstance(event, Gone) or len(event.frame) != step.up:
                     raise RuntimeError("a site did not answer")
-        return time.perf_counter() - begun
+        return Moment.now() - begun
 
-    def bare(self, steps: Sequence[Step]) -> float:
-        """Return the seconds that they take over bare sockets, a thread for each."""
+    def bare(self, steps: Sequence[Step]) -> Moment:
+        """Return what they take over bare sockets, a thread for each."""
         frames = [task(step) for step in steps]
-        begun = time.perf_counter()
+        begun = Moment.now()
         for step, frame in zip(steps, frames, strict=True):
             threads = [
                 threading.Thread(target=_one, args=(line, frame, buffer[: step.up]))
@@ -94,7 +94,7 @@ class Both:
                 thread.start()
             for thread in threads:
                 thread.join()
-        return time.perf_counter() - begun
+        return Moment.now() - begun
 
 
 def _one(line: ssl.SSLSocket, frame: bytes, buffer: memoryview) -> None:
@@ -134,9 +134,11 @@ def running(count: int, inbox: Literal["durable", "forgetful"] = "forgetful") ->
         yield Both(hub, lines, names)
 
 
-def in_turns(first: Callable[[], float], second: Callable[[], float], pairs: int) -> tuple[list[float], list[float]]:
+def in_turns(
+    first: Callable[[], Moment], second: Callable[[], Moment], pairs: int
+) -> tuple[list[Moment], list[Moment]]:
     """Return what both take, in pairs that take turns at going first; three pairs are not counted."""
-    took: tuple[list[float], list[float]] = ([], [])
+    took: tuple[list[Moment], list[Moment]] = ([], [])
     for number in range(pairs + 3):
         if number % 2:
             two, one = second(), first()
@@ -148,14 +150,14 @@ def in_turns(first: Callable[[], float], second: Callable[[], float], pairs: int
     return took
 
 
-def ratio(above: Sequence[float], below: Sequence[float]) -> dict[str, float]:
-    """Return the quartiles of the pairs' ratios."""
-    return quartiles([one / two for one, two in zip(above, below, strict=True)])
+def ratio(above: Sequence[Moment], below: Sequence[Moment]) -> dict[str, float]:
+    """Return the quartiles of the pairs' ratios, by the clock on the wall."""
+    return quartiles([one.wall / two.wall for one, two in zip(above, below, strict=True)])
 
 
-def milliseconds(times: Sequence[float]) -> dict[str, float]:
+def milliseconds(times: Sequence[Moment]) -> dict[str, float]:
     """Return the quartiles of times."""
-    return quartiles([1e3 * one for one in times])
+    return quartiles([1e3 * one.wall for one in times])
 
 
 def plain(parameters: int) -> list[Step]:
@@ -174,7 +176,9 @@ def secure(parameters: int, sites: int) -> list[Step]:
 def beside_bare(both: Both, steps: Sequence[Step], pairs: int) -> dict[str, Json]:
     """Compare exchanges over the hub with the same over bare sockets."""
     ours, bare = in_turns(lambda: both.over_hub(steps), lambda: both.bare(steps), pairs)
-    return {"ratio": ratio(ours, bare), "hub_ms": milliseconds(ours), "bare_ms": milliseconds(bare), "pairs": pairs}
+    cpu = quartiles([one.cpu / two.cpu for one, two in zip(ours, bare, strict=True)])
+    return {"ratio": ratio(ours, bare), "hub_ms": milliseconds(ours), "bare_ms": milliseconds(bare), "pairs": pairs,
+            "coordinator_cpu_ratio": cpu}  # fmt: skip
 
 
 def secure_over_plain(both: Both, parameters: int, sites: int, pairs: int) -> dict[str, Json]:
