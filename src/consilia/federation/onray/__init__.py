@@ -11,5 +11,7 @@ import os
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # nothing about a run is told to anybody
 # A cluster of our own listens on loopback only. The name tells what it was made for; it says that this machine is alone.
 os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+# Ray lets its workers step back behind all else on the machine; on a busy one rounds would miss their deadlines.
+os.environ.setdefault("RAY_worker_niceness", "0")
 # What Ray has to say about lost workers would go to stdout, amid a command's JSON; `Crew` says it in a sentence.
 os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".*")

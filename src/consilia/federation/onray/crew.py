@@ -15,7 +15,6 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from consilia.core.errors import TransportError
-from consilia.federation.assemble import RowShape
 from consilia.federation.onray.recipe import Done, Job, ModelRecipe, SiteRecipe
 from consilia.federation.onray.worker import Worker, versions
 from consilia.federation.simulation import Prepared
@@ -91,10 +90,7 @@ class Crew:
             raise TransportError.of(
                 "engine ray", needs="a cluster with a core", got="none", hint="Add a node: ray start"
             )
-        table = next(iter(prepared.rows.values())).train
-        self._model = ray.put(
-            ModelRecipe.of(plan.plan, RowShape(table.input_shape, len(table.classes)), prepared.model)
-        )
+        self._model = ray.put(ModelRecipe.of(plan.plan, prepared.shape, prepared.model))
         self._prepared, self._together, self._own = prepared, together, own
         self._sites: dict[str, Any] = {}
         self._payload: tuple[str, Any] = ("", None)
