@@ -19,8 +19,8 @@ _HEAD = """\
 without the file does not start. The defaults are what an empty file means; [site-policy.md](../howto/site-policy.md) says how
 to choose. `consilia site policy` checks the file and shows what it means.
 
-An order of words in a key's meaning goes from the loosest to the strictest, and a plan passes that is at least as strict as the
-key. `inf` is a number in TOML.
+Where words are in an order (`record < patient`), a plan passes that asks for the key's word or a later one. `inf` is a number in
+TOML.
 """
 
 

@@ -144,7 +144,7 @@ def policy(path: Path, *, as_json: bool) -> None:
 
 def _shown(value: Any) -> str:
     if value is None:
-        return "any"
+        return "not set"
     if isinstance(value, dict):
         return ", ".join(f"{name}: {item:g}" for name, item in value.items()) or "none"
     if isinstance(value, list):

@@ -75,8 +75,8 @@ class PrivacySection(Section):
 
     unit: Literal["none", "record", "patient", "site"] = Field(
         "record",
-        description="Least unit of privacy, in this order; none: no differential privacy is asked for. site protects the whole "
-        "answer of a site; one record in it at twice that epsilon.",
+        description="Least unit of privacy, of none < record < patient < site; none: no differential privacy is asked for. "
+        "site protects the whole answer of a site, and one record in it at twice that epsilon.",
     )
     against: Literal["world", "server", "server+colluding-sites"] = Field(
         "server", description="The adversary that a plan must claim its epsilon against, or a stronger one."
@@ -95,8 +95,8 @@ class PrivacySection(Section):
     )
     noise: Literal["server", "distributed", "site"] = Field(
         "distributed",
-        description="Most trusting place to draw the noise, in this order: at the coordinator, in shares under a secure sum, "
-        "at the site.",
+        description="Most trusting place to draw the noise, of server < distributed < site: by the coordinator, in shares "
+        "under a secure sum, by the site itself.",
     )
     reproducible: bool = Field(
         False,
@@ -122,7 +122,8 @@ class EvaluationSection(Section):
     """What may be told of held-out rows."""
 
     metrics: Literal["public", "charged", "hidden"] = Field(
-        "charged", description="The most that may leave, in this order: exact figures, figures with noise, nothing."
+        "charged",
+        description="The most that may leave, of public < charged < hidden: exact figures, figures with noise, none.",
     )
 
 
@@ -178,4 +179,4 @@ def policy_models() -> dict[str, type[BaseModel]]:
 
 
 POLICY = Form("policy", "policies", policy_models())
-_START = "A site takes part in nothing without one; `consilia site policy --init` writes one that is strict"
+_START = "A site takes part in nothing without one; `consilia site init` writes one that is strict"
