@@ -1,18 +1,23 @@
 """A site refuses a trapped model before it charges or computes anything; honest runs of all kinds pass, and not by far."""
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from tests.rounds.bench import FEDAVG, FEDSGD, RECORD, Bench, heart
 from tests.rounds.traps import imprint, trap_weights
+from torch import nn
 
 from consilia.core.canonical import digest_bytes
 from consilia.core.errors import ProtocolError
 from consilia.core.update import ProtocolMessage, Release, Vector
 from consilia.core.wire import decode, encode, pack_vector
 from consilia.learning.architecture import hidden_layers
+from consilia.learning.flat import FlatModel
+from consilia.learning.models import build
 from consilia.plan.schema import Plan
 from consilia.rounds.local_step import Reach
 from consilia.rounds.looks import Looks
@@ -272,3 +277,26 @@ def test_a_model_that_overflows_is_far_away() -> None:
     check = check_of(Step(Reach(1.0), 1.0))
     for size in (1e20, 3e38, -3e38):
         assert not passes(check, "train", 2, np.full(DIM, size, np.float32))
+
+
+def test_a_look_costs_a_few_local_steps() -> None:
+    """Two steps on batches of 32 rows when it was written; a turn has a hundred and more of them."""
+    module = build("mlp", input_shape=(784,), classes=10, hidden=(1024, 200), seed=1)
+    model = FlatModel(module)
+    assert model.dim > 1_000_000
+    first = model.get()
+    expected = Expected((Step(Reach(1e3), 1.0),), lambda _number: 0, 100, 1.0)
+    check = ModelCheck("A", Looks(first, hidden_layers(module, model.segments)), expected, None)
+    features, labels = torch.rand(32, 784), torch.zeros(32, dtype=torch.int64)
+    looks, steps = [], []
+    for number in range(2, 8):
+        moved = (first + 1e-3 * np.random.default_rng(number).standard_normal(model.dim)).astype(np.float32)
+        task, digest = ProtocolMessage("train", "A", number), digest_bytes(pack_vector(moved))
+        begun = time.process_time()
+        check.require(task, moved, digest)
+        looks.append(time.process_time() - begun)
+        begun = time.process_time()
+        nn.functional.cross_entropy(module(features), labels).backward()  # type: ignore[no-untyped-call]
+        model.trainable.add_(model.grad, alpha=-0.1)
+        steps.append(time.process_time() - begun)
+    assert min(looks) < 10 * min(steps), min(looks) / min(steps)
