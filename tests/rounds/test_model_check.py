@@ -217,6 +217,16 @@ def test_the_result_may_be_any_model_of_the_run_or_a_mean_of_them() -> None:
     assert passes(check, "train", 5, at(4.0)), "the result takes nothing back"
 
 
+def test_a_stop_loss_may_take_rounds_back() -> None:
+    expected = Expected((Step(Reach(1.0), 1.0),), lambda _number: 0, 10, 1.0, back=2)
+    check = ModelCheck("A", Looks(at(0.0), ()), expected, None)
+    assert passes(check, "evaluate", 4, at(4.0))
+    assert not passes(check, "train", 5, at(-0.1))
+    assert passes(check, "train", 5, at(2.0))  # what the last good one was two rounds ago
+    assert passes(check, "train", 6, at(1.0))
+    assert not passes(check, "train", 7, at(-3.1))
+
+
 def test_weight_decay_adds_what_the_model_is_long() -> None:
     check = check_of(Step(Reach(0.0, 0.5), 1.0))
     long = float(np.linalg.norm(at(0)))

@@ -110,7 +110,9 @@ def _expected(assembled: Assembled, half: SiteHalf) -> Expected:
     work = max(
         phase.steps / max(mine[place].steps, 1) for site in plan.sites for place, phase in enumerate(site.phases)
     )
-    return Expected(assembled.steps, lambda number: half.phase(number).index, len(plan.schedule), work)
+    scores = half.plan.evaluation
+    back = 0 if scores.stop_loss is None else 2 * scores.every
+    return Expected(assembled.steps, lambda number: half.phase(number).index, len(plan.schedule), work, back)
 
 
 def learner_of(model: FlatModel, half: SiteHalf, rows: SiteRows, rounds: int) -> Learner:

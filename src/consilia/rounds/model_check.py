@@ -68,12 +68,14 @@ class Expected:
         phase_of: Round -> index of its phase.
         rounds: Of the run.
         work: How many times this site's local steps another site may take.
+        back: How many rounds the coordinator may take back: a stop-loss returns to the last model that was good.
     """
 
     steps: Sequence[Step]
     phase_of: Callable[[int], int]
     rounds: int
     work: float
+    back: int = 0
 
 
 class ModelCheck:
@@ -155,9 +157,9 @@ class ModelCheck:
         """Return how far from the last accepted model the next may be."""
         if number is None:
             return max(self._path(0, self._number), self._path(self._number, self._expected.rounds))
-        if number == self._number:  # both came of one step from the model before
-            return 2 * self._path(number - 1, number)
-        return self._path(min(number, self._number), max(number, self._number))
+        if number == self._number:  # both came of one step from the model before, or one was taken back
+            return 2 * self._path(max(0, number - max(1, self._expected.back)), number)
+        return self._path(max(0, min(number, self._number) - self._expected.back), max(number, self._number))
 
     def _path(self, first: int, last: int) -> float:
         """Return how far the steps of rounds first + 1 to last can lead."""
