@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -195,11 +196,10 @@ def test_a_run_that_another_process_took_up_is_written_no_more(place: Place) -> 
     with create(place) as journal:
         journal._claim()  # as another process does that holds the lock now
         journal._epoch -= 1
-        for write in (
-            lambda: commit(journal, 1),
-            lambda: journal.stage(b"s"),
-            lambda: journal.finish("done", None, {}),
-        ):
+        writes: list[Callable[[], object]] = [
+            lambda: commit(journal, 1), lambda: journal.stage(b"s"), lambda: journal.finish("done", None, {}),
+        ]  # fmt: skip
+        for write in writes:
             with pytest.raises(StoreError, match="another process took up"):
                 write()
     with again(place) as journal:

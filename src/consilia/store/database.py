@@ -190,7 +190,7 @@ class Database:
     def _view(self) -> Iterator[Connection]:
         options: dict[str, Any] = {files.READING: True}
         if self.on_server:
-            options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+            options = {"isolation_level": "REPEATABLE READ"}
         with self._engine.connect().execution_options(**options) as connection, connection.begin():
             yield connection
 

@@ -24,13 +24,17 @@ _LOGIN = (
     "a user and password that the server accepts",
     "Check the URL or the password file (PGPASSFILE)",
 )
+_GRANT = (
+    "a user who may create and write its tables",
+    "Grant it CREATE and USAGE on the schema, or make it the owner",
+)
 # By SQLSTATE, the longest prefix first. Source: PostgreSQL manual, appendix A.
 _STATES: dict[str, _Words] = {
     "08": _ANSWER, "57P": _ANSWER, "53300": _ANSWER,
     "28": _LOGIN,
     "3D000": ("a database that exists", "Create it (createdb), or check the URL"),
     "25006": ("a server that may be written", "A standby only reads: name the primary in the URL"),
-    "42501": ("a user who may create and write its tables", "Grant it CREATE and USAGE on the schema, or make it the owner"),
+    "42501": _GRANT, "3F000": _GRANT,
     "53100": _ROOM,
     "53": ("memory and connections to spare on the server", "Look at the server's log, then resume"),
     "55P03": _TURN, "40": _TURN,
