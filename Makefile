@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 FLEET := .venv-nvflare
 
-.PHONY: run test lint types imports unit swtpm postgresql clean
+.PHONY: run test lint types imports unit swtpm postgresql faulttools clean
 
 run: $(STAMP)
 	$(BIN)/consilia run examples/plans/heart.toml
@@ -23,7 +23,7 @@ types: $(STAMP)
 imports: $(STAMP)
 	$(BIN)/lint-imports
 
-unit: $(STAMP) $(FLEET)/.installed swtpm postgresql
+unit: $(STAMP) $(FLEET)/.installed swtpm postgresql faulttools
 	$(BIN)/python -m pytest
 
 # The tests of attested aggregation start a software TPM. Only root may install one; for others those tests are skipped and
@@ -46,6 +46,15 @@ postgresql:
 	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive DEBCONF_NOWARNINGS=yes apt-get install -y -qq --no-install-recommends postgresql; } \
 	    > /dev/null || echo "PostgreSQL could not be installed." >&2; \
 	  rm -f /etc/postgresql-common/createcluster.d/consilia-tests.conf; \
+	fi
+
+# The tests of faults let a site's flushes fail (strace) and set its calendar wrong (libfaketime). As above for root, others and CI.
+faulttools:
+	@if { ! command -v strace > /dev/null || ! ls /usr/lib/*/faketime/libfaketimeMT.so.1 > /dev/null 2>&1; } && \
+	  command -v apt-get > /dev/null && [ "$$(id -u)" = 0 ]; then \
+	  echo "Installing strace and libfaketime, which tests use: ten seconds, once."; \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive DEBCONF_NOWARNINGS=yes apt-get install -y -qq --no-install-recommends strace libfaketime; } \
+	    > /dev/null || echo "strace and libfaketime could not be installed." >&2; \
 	fi
 
 $(STAMP): requirements.lock pyproject.toml
