@@ -280,6 +280,27 @@ def test_a_consortium_that_is_not_believed_leaves_nothing(world: World) -> None:
     assert sorted(path.name for path in place.iterdir()) == before
 
 
+@pytest.mark.parametrize("kind", ["older", "without it", "with other keys", "of another consortium"])
+def test_a_roster_that_is_not_taken_leaves_the_folder_as_it_was(
+    world: World, kind: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    place, source = world.folder / "north", world.folder / "new.json"
+    old = (place / "roster.json").read_bytes()
+    world.revoke("olga")
+    world.take("north")
+    books = {
+        "older": lambda: old,
+        "without it": lambda: world.signed(members=[]).to_bytes(),
+        "with other keys": lambda: world.signed(members=[world.entry("north", "site")]).to_bytes(),
+        "of another consortium": lambda: World.made(tmp_path_factory.mktemp("other"), seed=1).book.to_bytes(),
+    }
+    source.write_bytes(books[kind]())
+    before = {path: path.read_bytes() for path in place.iterdir()}
+    with pytest.raises(StoreError):
+        member.install(place, "north", source, NOW, lambda book: True)
+    assert {path: path.read_bytes() for path in place.iterdir()} == before
+
+
 def test_keys_are_never_overwritten(world: World, tmp_path: Path) -> None:
     before = {path: path.read_bytes() for path in (world.folder / "north").iterdir()}
     with pytest.raises(PlanError, match="a new or empty folder; got one that holds files"):
