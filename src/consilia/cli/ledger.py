@@ -1,5 +1,6 @@
 """`consilia ledger`: what the sites' ledgers hold, and whether they are whole."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -136,7 +137,8 @@ def _population(store: Any, population: str) -> dict[str, Any]:
                      "epsilon": allotment.epsilon, "delta": allotment.delta, "charged": charged,
                      "allotted": allowed, **part})  # fmt: skip
     return {"site": store.site, "population": population, "limit": store.limit(population), "spent": sums,
-            "head": store.head(population), "runs": runs}  # fmt: skip
+            "head": store.head(population), "runs": runs,
+            "data_changes": [asdict(change) for change in store.data_changes(population)]}  # fmt: skip
 
 
 def _print(found: list[dict[str, Any]]) -> None:
@@ -170,4 +172,6 @@ def _print(found: list[dict[str, Any]]) -> None:
             label = f"  all runs, {row['adjacency']} against {row['against']}"
             table.add_row(label, Text(bound(row["epsilon"]), style="bold"), bound(row["delta"], 6), "")
         terminal.print(table)
+        for change in entry["data_changes"]:
+            terminal.print(f"  other rows from run {change['run']}, round {change['round']}; the budget goes on")
         terminal.print(Text(f"  head {entry['head']}\n", style="dim"), soft_wrap=True)

@@ -2,10 +2,44 @@
 
 import hmac
 import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from sqlalchemy import Connection, insert, select
 
+from consilia.dp.chain import Entry
 from consilia.store.tables import site_key
+
+
+@dataclass(frozen=True)
+class DataChange:
+    """The first charge for other rows than those before.
+
+    Attributes:
+        run: The run that met them.
+        round: Its round; 0 where it was admitted with them.
+        before: The fingerprint until then, under the site's key.
+        after: The fingerprint from then on, under the site's key.
+    """
+
+    run: str
+    round: int
+    before: str
+    after: str
+
+
+def changes(entries: Iterable[Entry]) -> list[DataChange]:
+    """Return where a population's chain goes on with other rows, in order."""
+    found: list[DataChange] = []
+    before: str | None = None
+    for entry in entries:
+        after = entry.body.get("fingerprint")
+        if not isinstance(after, str):
+            continue
+        if before is not None and after != before:
+            found.append(DataChange(entry.run, entry.round, before, after))
+        before = after
+    return found
 
 
 class SiteKey:

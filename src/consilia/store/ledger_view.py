@@ -14,7 +14,7 @@ from consilia.store import kept
 from consilia.store.chains import Chains
 from consilia.store.consents import Consents
 from consilia.store.engine import open_engine, reading
-from consilia.store.fingerprint import SiteKey
+from consilia.store.fingerprint import DataChange, SiteKey, changes
 from consilia.store.inbox import Inbox
 from consilia.store.prepared import Preparations
 from consilia.store.sessions import Sessions
@@ -110,6 +110,10 @@ class LedgerView:
         """Return the whole chain of a population."""
         with reading(self._engine, self._who) as connection:
             return self._chains.read(connection, population)
+
+    def data_changes(self, population: str) -> list[DataChange]:
+        """Return where the rows behind a population's charges changed; its budget goes on all the same."""
+        return changes(self.entries(population))
 
     def head(self, population: str) -> str:
         """Return the hash of the chain's last entry."""
