@@ -114,6 +114,27 @@ def test_a_restarted_courier_answers_the_same_again_without_handling(tmp_path: P
             assert list(hub.events(PATIENCE)) == [Arrival("a", b"first")]
 
 
+def test_a_large_task_whose_answer_is_kept_is_not_fetched_again(tmp_path: Path) -> None:
+    inbox, handled, task = MemoryInbox(), [], bytes(5_000_000)
+
+    def handle(frame: Bytes) -> bytes:
+        handled.append(len(frame))
+        return b"done"
+
+    with hub_in(tmp_path) as hub:
+        hub.send("a", task)
+        # The stream breaks when the task is there, so the answer is kept and does not get through.
+        lives = itertools.chain([2 + 1_000_000], itertools.repeat(1 << 60))
+        with courier(tmp_path, [Pipe(hub, "a", lives)], handle, inbox, lambda id, frame: None):
+            until(lambda: inbox.answers)
+        down = hub.sites()["a"].counts["down"]
+        assert down >= len(task)
+        with courier(tmp_path, [Pipe(hub, "a", lives)], handle, inbox):
+            assert list(hub.events(PATIENCE)) == [Arrival("a", b"done")]
+        assert hub.sites()["a"].counts["down"] - down < 1_000_000
+    assert handled == [len(task)]
+
+
 def test_a_message_that_waits_while_another_is_handled_may_be_withdrawn(tmp_path: Path) -> None:
     go, handled = threading.Event(), []
 

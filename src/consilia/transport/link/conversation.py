@@ -124,6 +124,12 @@ class Conversation:
         incoming.drop()
         self.say(Refuse(incoming.id, reason))
 
+    def spare(self, incoming: Incoming) -> None:
+        """Receive no more of a message, as if it had come whole."""
+        del self._owner.incoming[incoming.id]
+        incoming.drop()
+        self.say(Done(incoming.id))
+
     def answered(self, id: bytes) -> None:
         """Stop sending a message: its answer shows that the other end had it before."""
         self._sending.pop(id, None)

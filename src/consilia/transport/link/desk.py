@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from consilia.core.errors import ProtocolError, StoreError
@@ -80,15 +80,15 @@ class Desk:
             return Reason.TOO_LARGE
         held = self._held.get(begin.id)
         if held is None:
+            if len(begin.piece) < begin.total:
+                self._start(self._recall(begin.id, begin.digest))
             return "take"
         return "held" if held[0] == begin.digest else Reason.OTHER_BYTES
 
     def arrived(self, incoming: Incoming, frame: Bytes) -> None:
         """Have the worker answer a message."""
         self._held[incoming.id] = (incoming.digest, incoming.total)
-        job = asyncio.get_running_loop().create_task(self._answer(incoming.id, incoming.digest, frame))
-        self._jobs.add(job)
-        job.add_done_callback(self._jobs.discard)
+        self._start(self._answer(incoming.id, incoming.digest, frame))
 
     def no_space(self, begin: Begin | Incoming) -> None:
         """Note that the site's disk is full; the coordinator is told by the conversation."""
@@ -128,20 +128,47 @@ class Desk:
         await asyncio.gather(*self._jobs)
         self._worker.shutdown()
 
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        job = asyncio.get_running_loop().create_task(work)
+        self._jobs.add(job)
+        job.add_done_callback(self._jobs.discard)
+
+    async def _recall(self, id: bytes, digest: bytes) -> None:
+        """Answer a message whose answer is kept before all of it has come again: over a slow line that may take an hour."""
+        letter = await asyncio.get_running_loop().run_in_executor(self._worker, self._kept, id, digest)
+        part = self.incoming.get(id)
+        if letter is not None and part is not None and self.talk is not None:
+            self._held[id] = (digest, part.total)
+            self.talk.spare(part)
+            self._send(id, letter)
+
+    def _kept(self, id: bytes, digest: bytes) -> Letter | None:
+        try:
+            answer = self._inbox.seen(id, digest)
+            if answer is None:
+                return None
+            self._leaves(id, answer)
+            return Letter.answer(id, answer)
+        except Exception:  # said when the message is handled
+            return None
+
+    def _send(self, id: bytes, letter: Letter) -> None:
+        self._answers[id] = self._leaving[letter.id] = letter
+        if self.talk is not None:
+            self.talk.send(letter)
+        self.wake.set()
+
     async def _answer(self, id: bytes, digest: bytes, frame: Bytes) -> None:
         loop = asyncio.get_running_loop()
         result = await loop.run_in_executor(self._worker, self._work, id, digest, frame)
         if result is None or id not in self._held:
             return
         if isinstance(result, Letter):
-            self._answers[id] = self._leaving[result.id] = result
-            if self.talk is not None:
-                self.talk.send(result)
-        else:
-            del self._held[id]
-            if self.talk is not None:
-                self.talk.say(Refuse(id, result))
-        self.wake.set()
+            return self._send(id, result)
+        del self._held[id]
+        if self.talk is not None:
+            self.talk.say(Refuse(id, result))
+        return self.wake.set()
 
     def _work(self, id: bytes, digest: bytes, frame: Bytes) -> Letter | Reason | None:
         crash_point("courier.received")
