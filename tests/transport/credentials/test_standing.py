@@ -4,12 +4,15 @@ from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.transport.credentials.world import DAY, NOW, World
 
 from consilia.core.errors import TransportError
 from consilia.transport.credentials.book import Book
+from consilia.transport.credentials.certificates import der, issued_by
 from consilia.transport.credentials.names import CLIENTS, Role
 
 SERVER: tuple[Role, ...] = ("coordinator",)
@@ -112,6 +115,24 @@ def test_every_reason_is_told_at_once(world: World) -> None:
     assert len(said.splitlines()) == 3
     for part in ("wrong purpose", "expired", "replaced"):
         assert part in said
+
+
+def test_another_spelling_of_the_signature_does_not_count(world: World) -> None:
+    """Anybody can turn an ECDSA signature (r, s) into the equally good (r, n - s): the same certificate with other bytes."""
+    good = world.book.by_name["north"].certificate
+    r, s = decode_dss_signature(good.signature)
+    order = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551  # of P-256
+    twin = signed_as(good, encode_dss_signature(r, order - s))
+    assert issued_by(twin, world.book.ca)
+    assert twin.tbs_certificate_bytes == good.tbs_certificate_bytes
+    assert "certificate of site north" in refused(world.book, der(twin))
+
+
+def signed_as(certificate: x509.Certificate, signature: bytes) -> x509.Certificate:
+    """Return a certificate with another signature, by its DER: a sequence of what is signed, the algorithm and a bit string."""
+    algorithm = bytes.fromhex("300a06082a8648ce3d040302")  # ecdsa-with-SHA256
+    inner = certificate.tbs_certificate_bytes + algorithm + bytes([3, len(signature) + 1, 0]) + signature
+    return x509.load_der_x509_certificate(b"\x30\x82" + len(inner).to_bytes(2, "big") + inner)
 
 
 @pytest.mark.filterwarnings("ignore:Parsed a serial number which wasn't positive")

@@ -35,7 +35,7 @@ def authenticated(book: "Book", shown_bytes: bytes | None, now: datetime, roles:
     if not certificates.issued_by(certificate, book.ca):
         raise TransportError.of(other, needs=f"a certificate of consortium {book.consortium}", got="one of another authority",
                                 hint="Check that both ends belong to the same consortium")  # fmt: skip
-    raw = certificates.der(certificate)
+    raw = certificates.der(certificate)  # exact: an ECDSA signature has a second spelling that anybody can make
     entry = next((one for one in book.members if one.der == raw), None)
     problems = list(_faults(book, certificate, entry, now, roles))
     if problems or entry is None:
