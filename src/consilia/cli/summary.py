@@ -62,9 +62,15 @@ def _plan(facts: Facts) -> list[tuple[str, str]]:
     work = f"{facts['algorithm']}, {facts['batch']} batches{rate}, {span} a round"
     if facts["stack"] is not None:
         work = f"each site answers once: {stack_parts(facts['stack'])}"
+    schedule = f"{counted(facts['rounds'], 'round')} of {cohort} sites, each at most {plain(turns)} times"
+    if (apart := facts.get("asynchronous")) is not None:
+        schedule = (
+            f"{apart['mode']}: {counted(facts['rounds'], 'round')} of the {cohort} sites that are ready first, none waits for "
+            f"others; updates up to {counted(apart['max_staleness'], 'step')} behind; a site begins at most {plain(turns)}"
+        )
     return [
         ("sites", f"{len(sites)} with registered {units}: {shown}{more}"),
-        ("schedule", f"{counted(facts['rounds'], 'round')} of {cohort} sites, each at most {plain(turns)} times"),
+        ("schedule", schedule),
         ("local work", work),
         ("model", f"{facts['model']}, {plain(facts['parameters'])} numbers an update"),
         *_more(facts),

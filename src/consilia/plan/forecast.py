@@ -48,6 +48,8 @@ def forecast(plan: RunPlan) -> Forecast:
     )
     scores = 0 if evaluation.metrics == "hidden" else number // evaluation.every + 1
     down, shown, scored = model + beside_update.down, model + beside_score.down, scores * len(plan.sites)
+    if not waits and scores:  # a round is scored by those in its sum, the result by all
+        scored = (scores - 1) * cohort + len(plan.sites)
     busiest = max((terms.participations for terms in plan.sites), default=0)
     opened, tallied = opening_bytes(plan)
     once = [key_bytes(plan), opened.times(number), tallied.times(scores)]

@@ -1,6 +1,6 @@
 """Rules on rounds that wait for no one: what can be bounded and makes sense where nobody knows beforehand who is ready.
 
-Source: docs/guarantees-asynchronous.md; docs/decisions/0025-*.md.
+Source: docs/guarantees.md, section 7; docs/decisions/0026-*.md.
 """
 
 from collections.abc import Iterator

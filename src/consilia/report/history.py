@@ -46,6 +46,16 @@ def turns(records: Records) -> dict[str, Turns]:
     return {site: Turns(number, counted.get(site, 0)) for site, number in asked.items()}
 
 
+def ages(records: Records) -> dict[str, float]:
+    """Return for each site how many steps behind its updates in counted sums were, on average; empty where all wait."""
+    found: dict[str, list[int]] = {}
+    for record in records:
+        for site, age in (record.get("staleness") or {}).items():
+            if record.get("status") == "counted" and site in (record.get("answered") or []):
+                found.setdefault(site, []).append(age)
+    return {site: sum(each) / len(each) for site, each in found.items()}
+
+
 def ranges(rounds: Sequence[int], most: int = 12) -> str:
     """Return "1-3, 7" for [1, 2, 3, 7]; beyond `most` pieces the rest is counted."""
     pieces: list[list[int]] = []

@@ -40,8 +40,16 @@ def leaves(facts: Facts) -> Group:
                 f"upper bounds on training {counted_units}; weights are computed from them",
             ),
             Row("Errors", "class of an error only", "never its text, never a row"),
+            *_readiness(facts),
         ),
     )
+
+
+def _readiness(facts: Facts) -> tuple[Row, ...]:
+    found = facts.get("asynchronous")
+    if found is None or found["mode"] != "two-phase":
+        return ()
+    return (Row("Readiness", "that an update waits, and of which model", "the update stays at the site until a round takes it"),)
 
 
 def _size(facts: Facts) -> str:

@@ -135,4 +135,7 @@ def _turns(facts: Facts) -> Row:
     turns = sorted({site["participations"] for site in facts["sites"]})
     value = f"at most {plain(turns[-1])} of {plain(facts['rounds'])} rounds" if turns else "none"
     note = "by the public schedule; client sampling is not counted as amplification"
+    if facts.get("asynchronous") is not None:
+        value = f"at most {plain(turns[-1])} updates begun" if turns else "none"
+        note = "its ledger refuses one more; who is ready when is known, and not counted as amplification"
     return Row("Participations of a site", value, note)

@@ -159,17 +159,21 @@ def _variance(document: Document) -> str:
 
 def _site_table(document: Document) -> Html:
     turns, summed = history.turns(document.records), document.facts["secure"] is not None
+    ages, waits = history.ages(document.records), document.facts.get("asynchronous") is None
     trained = "Patients" if document.facts["unit"] == "patient" else "Training rows"
     scores = () if summed else ("Test rows", "Accuracy", "Loss")
-    head = ("Site", f"{trained} (registered)", "Asked", "Counted", *scores, "Epsilon")
+    aged = () if waits else ("Steps behind, mean",)
+    head = ("Site", f"{trained} (registered)", "Asked" if waits else "In a sum", "Counted", *aged, *scores, "Epsilon")
     rows = []
     for site in document.facts["sites"]:
         score = document.score(site["name"]) or {}
         turn = turns.get(site["name"], history.Turns(0, 0))
         own = bound(site["epsilon"].get(document.facts["against"]))
         shown = () if summed else (plain(score.get("n")), share(score.get("accuracy")), plain(score.get("loss")))
-        rows.append((site["name"], plain(site["count"]), plain(turn.asked), plain(turn.counted), *shown, own))
-    note = f"Epsilon: each site's own bound against {document.facts['against']}, for the whole schedule."
+        behind = () if waits else (f"{ages[site['name']]:.1f}" if site["name"] in ages else "",)
+        rows.append((site["name"], plain(site["count"]), plain(turn.asked), plain(turn.counted), *behind, *shown, own))
+    whole = "the whole schedule" if waits else "all updates that it may begin"
+    note = f"Epsilon: each site's own bound against {document.facts['against']}, for {whole}."
     if summed:
         note += f" Each site's own test rows, accuracy and loss are {HIDDEN_BY_SUM}; it keeps them."
     return join(table(head, rows), tag("p", note, class_="note"))
