@@ -12,6 +12,7 @@ from consilia.plan.load import read_text
 from consilia.plan.values import Count, Name, Positive, Section
 
 Address = Annotated[str, Field(min_length=3, max_length=255, pattern=r"^[^\s/]+:\d{1,5}$")]
+Chance = Annotated[float, Field(ge=0, le=1)]
 _Config = TypeVar("_Config", bound=Section)
 
 
@@ -57,6 +58,17 @@ class Timing(Section):
     run_hours: Positive = Field(72.0, description="A run that has not ended by then is stopped.")
 
 
+class Rehearsal(Section):
+    """Faults on purpose in the messages of rounds, to see whether quorum, deadline and tolerated dropouts hold."""
+
+    seed: Annotated[int, Field(ge=0)] = Field(0, description="The same seed, the same faults.")
+    drop: Chance = Field(0.0, description="How likely a message is lost.")
+    delay: Chance = Field(0.0, description="How likely it comes after others, perhaps a round late.")
+    repeat: Chance = Field(0.0, description="How likely it comes twice.")
+    reorder: Chance = Field(0.0, description="How likely it comes behind the next one.")
+    corrupt: Chance = Field(0.0, description="How likely its bytes are changed.")
+
+
 class CoordinatorConfig(Section):
     """coordinator.toml: what the coordinator serves, and where it keeps it."""
 
@@ -68,6 +80,7 @@ class CoordinatorConfig(Section):
     )
     home: str = Field("home", description="Folder of the runs and of what is on its way; relative to coordinator.toml.")
     timing: Timing = Field(default_factory=Timing)
+    rehearsal: Rehearsal | None = Field(None, description="Faults on purpose; none when absent.")
 
 
 class OperatorConfig(Section):

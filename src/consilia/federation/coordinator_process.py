@@ -9,12 +9,14 @@ from types import TracebackType
 from typing import Self
 
 from consilia.core.errors import StoreError
-from consilia.federation.config import CoordinatorConfig, read_config
+from consilia.federation.config import CoordinatorConfig, Rehearsal, read_config
 from consilia.federation.control import Control
 from consilia.federation.coordinator_service import CoordinatorService
 from consilia.federation.metrics import Figures, registry_of
 from consilia.federation.site_process import member
 from consilia.federation.status_server import StatusServer
+from consilia.rounds.ports import Transport
+from consilia.transport.faults import Faulty, Rates, seeded
 from consilia.transport.grpc.server import GrpcServer
 from consilia.transport.link.hub import Hub
 from consilia.transport.longpoll.server import LongPollServer
@@ -54,7 +56,7 @@ class CoordinatorProcess:
             service = CoordinatorService(
                 config.store or home / STORE, home, self.hub, roster=lambda: self.credentials.book.sites,
                 signing=self.credentials.identity.signing, run_seconds=3600 * config.timing.run_hours,
-                heartbeat=config.timing.heartbeat_seconds, ended=ended,
+                heartbeat=config.timing.heartbeat_seconds, ended=ended, rounds=rehearsed(self.hub, config.rehearsal),
             )  # fmt: skip
             self.service = service
             self._open.append(service.close)
@@ -113,3 +115,15 @@ class CoordinatorProcess:
     def _wake(self) -> None:
         if self.service is not None:
             self.service.wake()
+
+
+def rehearsed(hub: Hub, rehearsal: Rehearsal | None) -> Transport:
+    """Return what moves the messages of rounds: the hub, or the hub behind faults that were asked for.
+
+    Raises:
+        PlanError: If their chances add up to more than 1.
+    """
+    if rehearsal is None:
+        return hub
+    chances = rehearsal.model_dump(exclude={"seed"})
+    return Faulty(hub, seeded(rehearsal.seed, Rates(**chances)), time.monotonic, time.sleep)

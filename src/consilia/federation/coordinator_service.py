@@ -20,6 +20,7 @@ from consilia.federation.offer import Surveyed
 from consilia.federation.proposal import Proposal
 from consilia.plan.facts import facts
 from consilia.plan.load import canonical, from_json
+from consilia.rounds.ports import Transport
 from consilia.rounds.state import TrainingState, from_bytes, to_bytes
 from consilia.secagg.roster import Roster
 from consilia.store.journal import Journal, Status
@@ -57,15 +58,18 @@ class CoordinatorService:
         heartbeat: Seconds between signs of life of a site.
         ended: Called with the folder of a run that ended.
         clock: Monotonic seconds.
+        rounds: What moves the messages of rounds, where it is not the hub itself.
     """
 
     def __init__(
         self, place: Path | str, home: Path, hub: Hub, *, roster: Callable[[], Roster], signing: SigningKey,
         run_seconds: float, heartbeat: float, ended: Callable[[Path], None], clock: Callable[[], float] = time.monotonic,
+        rounds: Transport | None = None,
     ) -> None:  # fmt: skip
         self._place = place
         self._home = home
         self._hub = hub
+        self._rounds: Transport = hub if rounds is None else rounds
         self._roster = roster
         self._signing = signing
         self._limit = run_seconds
@@ -185,7 +189,7 @@ class CoordinatorService:
             self._journal(queued, assembled) as journal,
         ):
             names = {terms.name for terms in plan.sites}
-            means = Means(self._hub, self._roster().among(names), self._signing, policy, attester)
+            means = Means(self._rounds, self._roster().among(names), self._signing, policy, attester)
             state = from_bytes(journal.state)
             try:
                 if end is None:
