@@ -56,7 +56,7 @@ def page(result: Json) -> str:
     ]  # fmt: skip
     memory_rows = [
         [
-            one["sites"],
+            str(one["sites"]),
             f"{one['answer_mb']:g}",
             _span(one["growth_mb"]),
             f"{one['answer_mb'] + 0.064 * one['sites']:.3g}",

@@ -156,7 +156,7 @@ class GrpcServer:
         except ProtocolError as error:
             _log.warning("the stream of site %s was ended: %s", entry.name, error)
             why = str(error)
-        except Exception as error:  # the library's own when a connection breaks; whatever it is, it is this stream's alone
+        except Exception as error:  # the library's own when a connection breaks; this stream's alone in any case
             _log.warning("the stream of site %s broke: %s", entry.name, type(error).__name__)
             why = "an error at the coordinator"
         finally:
