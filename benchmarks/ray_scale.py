@@ -181,9 +181,9 @@ brackets; each ratio is that of neighbours in time. Rows are random numbers: onl
 
 {table(head, rows)}
 
-**What the cores themselves give**: training steps of the same CNN, without Ray or rounds, are done {_span(result["ceiling"])} times
-faster by a bare process on each core than by one. No engine can be faster than that; where other work holds the cores it is below
-their number, or below 1.
+**What the cores themselves give**: training steps of the same CNN, without Ray or rounds, are done {_span(result["ceiling"])}
+times faster by a bare process on each core than by one. No engine can be faster than that; where other work holds the cores it is
+below their number, or below 1.
 
 The cluster and its workers take {begin["median"]:.1f} s to begin ({begin["lower"]:.1f} to {begin["upper"]:.1f}), once a run.
 """
