@@ -86,12 +86,12 @@ APART = (f"sites.count={SITES}", "aggregation.selection=all")
 _HEART = ("sites.partition=iid", *APART)
 OWN = ROOT / "benchmarks" / "plans"
 SETTINGS = (
-    Setting("Heart", "none", PLANS / "heart-open.toml", _HEART, 100, 20, modes=MODES),
-    Setting("Heart", "masks", PLANS / "heart-open.toml", (*_HEART, *MASKS), 100, 3),
-    Setting("Heart", "masks, epsilon 3 in shares", PLANS / "heart.toml", (*_HEART, *SHARED), 40, 10, 0.8),
-    Setting("Adult, label skew", "none", OWN / "adult-skewed.toml", (), 60, 3, modes=MODES),
-    Setting("Adult", "masks, epsilon 3 in shares", PLANS / "adult-one-site.toml", (*APART, *SHARED), 60, 3, 0.8),
-    Setting("MNIST, 12,000 images", "masks", OWN / "mnist-six.toml", MASKS, 8, 2),
+    Setting("Heart", "none", PLANS / "heart-open.toml", _HEART, 60, 6, modes=MODES),
+    Setting("Heart", "masks", PLANS / "heart-open.toml", (*_HEART, *MASKS), 60, 2),
+    Setting("Heart", "masks, epsilon 3 in shares", PLANS / "heart.toml", (*_HEART, *SHARED), 40, 4, 0.8),
+    Setting("Adult, label skew", "none", OWN / "adult-skewed.toml", (), 40, 2),
+    Setting("Adult", "masks, epsilon 3 in shares", PLANS / "adult-one-site.toml", (*APART, *SHARED), 40, 2, 0.8),
+    Setting("MNIST, 3,000 images", "masks", OWN / "mnist-six.toml", ("data.train_rows=3000", *MASKS), 10, 2),
 )  # fmt: skip
 
 
@@ -184,10 +184,10 @@ def section(result: Json) -> str:
 Six sites, of which two take 1 s for an update, two 2 s and two 4 s, on a clock of their own (`transport/virtual.py`), where
 nobody sleeps; any other message takes {QUICK:g} s. A synchronous round adds all six and takes 4 s. The others add the
 {SITES // 2} that are ready first, each for 1/sqrt(1 + age) of its weight, and go on: they get twice the rounds, so as many
-updates in all. Accuracy is that of the result on all test rows. Private rows: unit record, noise in shares inside the secure sum; a site may
-begin updates in .8 of the rounds, and is charged for all of these.
+updates in all. Accuracy is that of the result on all test rows. Private rows: unit record, noise in shares inside the secure
+sum; a site may begin updates in .8 of the rounds, and is charged for all of them.
 
-{provenance(result)} · every plan key, seed and run: `results/asynchronous.json`"""
+{provenance(result)}"""
 
 
 STUDY = Study("asynchronous", measure, section)

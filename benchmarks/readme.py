@@ -11,6 +11,7 @@ from benchmarks import (
     adult_sizes,
     adult_stacking,
     adult_tuning,
+    asynchronous,
     distributed_noise,
     heart,
     lidc,
@@ -31,7 +32,7 @@ STUDIES = (
     heart.STUDY, adult.STUDY, adult_tuning.STUDY, adult_label.STUDY, adult_clip.STUDY, adult_sizes.STUDY, adult_stacking.STUDY,
     adult_one_site.STUDY, messages.STUDY, mnist_private.STUDY, mnist_contrast.STUDY, mnist_prior.STUDY, mnist_scattering.STUDY,
     mnist_noniid.STUDY, mnist_scaffold.STUDY, mnist_messages.STUDY, lidc.STUDY, pneumonia.STUDY,
-    distributed_noise.STUDY,
+    distributed_noise.STUDY, asynchronous.STUDY,
 )  # fmt: skip
 PLACE = ROOT / "benchmarks" / "README.md"
 HEAD = """# Accuracy studies

@@ -116,7 +116,7 @@ class Background(Generic[_T]):
             version: Steps that the model has made.
         """
         found, self._version = self._found, version
-        self._ready = {site: came for site, came in self._ready.items() if version - came.began <= self._limit}
+        self._ready = {site: came for site, came in self._ready.items() if self._fresh(came)}
         self._ask(Asked(number, version, digest_bytes(payload)), payload, counted)
         found.waited = sorted({*self._busy, *self._ready})
         self._listen(self._size)
@@ -166,7 +166,7 @@ class Background(Generic[_T]):
             self._lose(site, f"{item.kind}: {error}")
             return
         came = self._read(working, site, item)
-        if isinstance(came, Came) and self._version - came.began > self._limit:
+        if isinstance(came, Came) and not self._fresh(came):
             came = f"began {self._version - came.began} steps ago, more than {self._limit}"
         if isinstance(came, str):
             self._lose(site, came)
@@ -174,6 +174,10 @@ class Background(Generic[_T]):
             del self._busy[site]
             self._ready[site] = came
             self._found.metrics[site] = dict(came.metrics)
+
+    def _fresh(self, came: Came[_T]) -> bool:
+        # Below 0: of a step that was taken back since.
+        return 0 <= self._version - came.began <= self._limit
 
     def _ask(self, what: Asked, payload: bytes, counted: Mapping[str, int]) -> None:
         for site in self._names:
