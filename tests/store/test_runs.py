@@ -194,7 +194,8 @@ def test_a_run_that_takes_its_coordinators_down_ends(many: str) -> None:
             assert (journal.status, journal.round) == ("failed", 4)
 
 
-def test_a_coordinator_that_was_frozen_past_its_lease_writes_no_more(url: str) -> None:
+def test_a_coordinator_that_was_frozen_past_its_lease_writes_no_more(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "LEASE_SECONDS", 60.0)  # frozen: it renews nothing while this test runs
     with RunQueue(url) as one, RunQueue(url) as other:
         one.submit("r", "{}", by="ann")
         with one.held("r"), begin(url) as journal:

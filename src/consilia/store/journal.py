@@ -83,7 +83,7 @@ class Journal(JournalView):
                 connection.execute(insert(journal_run).values(begun))
                 connection.execute(_put_state, kept)
                 if journal._db.shared:
-                    connection.execute(_queued, {"b_run": run, "status": "running"})
+                    _leave_queue(connection, journal._who, run)
 
             journal._db.write("journal.create", work)
             journal._load()
@@ -165,7 +165,7 @@ class Journal(JournalView):
                 connection.execute(_queued, {"b_run": self.run, "round": round})
 
         self._db.write("journal.commit", work, held=self._lock)
-        self.round, self.state = round, state
+        self.round = round
 
     def stage(self, state: bytes) -> None:
         """Write down a state before its round is committed: a killed run goes on from it.
@@ -184,7 +184,6 @@ class Journal(JournalView):
             connection.execute(_replace_state, kept)
 
         self._db.write("journal.stage", work, held=self._lock)
-        self.state = state
 
     def finish(self, status: Status, reason: str | None, result: Mapping[str, Json]) -> None:
         """Put the run into a terminal state, and its place in the queue with it.
@@ -251,6 +250,15 @@ class Journal(JournalView):
                 got="one opened to read" if self._lock is None else f"a run that is {self.status}",
                 hint="Open it without read_only" if self._lock is None else "Start a new run",
             )  # fmt: skip
+
+
+def _leave_queue(connection: Connection, who: str, run: str) -> None:
+    status = connection.execute(select(queue.c.status).where(queue.c.run == run).with_for_update()).scalar()
+    if status not in (None, "queued"):
+        raise StoreError.of(
+            who, needs=f"run {run!r} to be queued", got=f"a run that is {status}", hint="Submit a new one"
+        )
+    connection.execute(_queued, {"b_run": run, "status": "running"})
 
 
 def _text(value: Json) -> str:
