@@ -94,6 +94,14 @@ def test_what_no_site_sends_ends_its_stream_alone(hub: Hub) -> None:
     assert next(hub.events(1.0)) == Arrival("good", b"fine")
 
 
+def test_a_site_that_talks_and_never_listens_is_cut_off(hub: Hub) -> None:
+    peer = Peer(hub)
+    peer.greet()
+    begin = Begin(ID, OTHER, 1, digest(b"1"), 0, b"1")
+    with pytest.raises(ProtocolError, match="an end that reads none"):
+        peer.say(*[begin] * 20_000)
+
+
 def test_a_gap_ends_the_stream(hub: Hub) -> None:
     peer = Peer(hub)
     peer.greet()
@@ -127,13 +135,13 @@ def test_the_same_answer_again_is_ignored_and_another_one_counted(hub: Hub, capl
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
 
 
-def test_of_two_answers_on_their_way_the_first_whole_one_counts(hub: Hub) -> None:
+def test_of_two_answers_the_one_that_began_later_goes_on(hub: Hub) -> None:
     peer = Peer(hub)
     peer.greet()
     hub.send("a", b"1")
     task = peer.task()
     peer.say(Begin(OTHER, task.id, len(LARGE), digest(LARGE), 0, LARGE[:1000]))
-    assert peer.answers(task, b"first") == [Done(ID), Refuse(OTHER, Reason.NOT_AWAITED)]
+    assert peer.answers(task, b"first") == [Refuse(OTHER, Reason.NOT_AWAITED), Done(ID)]
     peer.say(More(OTHER, 1000, LARGE[1000:2000]))  # was on its way
     assert list(hub.events(1.0)) == [Arrival("a", b"first")]
 

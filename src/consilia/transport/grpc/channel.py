@@ -43,4 +43,4 @@ def details(text: str) -> str:
 
 def ended(where: str, got: str, hint: str = "It is tried again") -> TransportError:
     """Return the error about a stream that has ended."""
-    return TransportError.of(f"the stream to {where}", needs="a coordinator that answers", got=got, hint=hint)
+    return TransportError.of(f"the stream to {where}", needs="to stay open", got=got, hint=hint)

@@ -21,6 +21,7 @@ from consilia.transport.link.hub import Hub
 
 _log = logging.getLogger("consilia.hub")
 _RECHECK: Final = 60.0  # seconds after which an open stream's certificate is looked at again
+_GREETING: Final = 30.0  # seconds in which a stream that was opened is greeted
 _GRACE: Final = 0.2  # seconds for refusals to go out before the port closes
 
 
@@ -139,8 +140,11 @@ class GrpcServer:
         )
 
         async def read() -> str:
-            while (packet := await context.read()) is not aio.EOF:
+            async with asyncio.timeout(_GREETING):
+                packet = await context.read()
+            while packet is not aio.EOF:
                 session.receive(packet)
+                packet = await context.read()
             return ""
 
         async def write() -> str:

@@ -30,6 +30,7 @@ from consilia.transport.link.packets import (
 )  # fmt: skip
 from consilia.transport.link.spool import Incoming, Spool
 
+_MOST_CONTROL = 10_000  # packets that wait for an end to read them
 _MOST_DAMAGED = 3  # a message that comes damaged so often is given up
 
 Verdict = Literal["take", "held"] | Reason
@@ -167,6 +168,8 @@ class Conversation:
         Raises:
             ProtocolError: If no end of this version sends it here; the stream must end.
         """
+        if len(self._control) > _MOST_CONTROL:
+            raise malformed(self._owner.who, "packets without end from an end that reads none")
         match packet:
             case Begin():
                 self._begin(packet)

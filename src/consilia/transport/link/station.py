@@ -17,7 +17,6 @@ from consilia.transport.link.spool import Incoming, Spool
 
 _log = logging.getLogger("consilia.hub")
 _REMEMBERED = 256  # answered messages of a site whose answers are known again
-_MOST_INCOMING = 16  # answers of a site that may be on their way at once
 _MISSED = 3  # heartbeats
 _UNDER_WAY = 1 << 24  # bytes of all sites in each direction; beyond that a site has 64 kB
 _WHY = {
@@ -157,8 +156,9 @@ class Station:
                     begin.reply, f"its answer has {begin.total} bytes, more than the limit of {self._board.limit}"
                 )
                 return Reason.TOO_LARGE
-            if len(self.incoming) >= _MOST_INCOMING:
-                return Reason.NOT_AWAITED
+            self._drop_answers(
+                begin.reply
+            )  # begun by a process that has died since: a message has one answer under way
             self._began.setdefault(begin.reply, self._board.clock())
             return "take"
         digest = self._answered.get(begin.reply)
