@@ -31,6 +31,6 @@ def test_twice_the_rounds_of_half_the_sites_take_about_half_the_time() -> None:
         seconds[mode] = [
             run["clock_seconds"] for run in run_case(setting.case(mode, True, ()), train=train, score=score)["runs"]
         ]
-    assert seconds["synchronous"] == [16.0, 16.0]  # four rounds of the slowest
+    assert seconds["synchronous"] == pytest.approx([16.0, 16.0], abs=0.05)  # four rounds of the slowest
     for mode in setting.modes[1:]:
         assert all(time <= 0.6 * 16.0 for time in seconds[mode])
