@@ -3,9 +3,10 @@
 import sqlite3
 from pathlib import Path
 
+from tests.store.cluster import Cluster
+
 from consilia.store.journal import Journal
 from consilia.store.runs import RunQueue
-from tests.store.cluster import Cluster
 
 
 def rounds(journal: Journal, *numbers: int) -> None:
