@@ -12,8 +12,8 @@ from consilia.dp.ledger import Relation
 from consilia.plan.clauses import Clause, Spent
 from consilia.plan.consent import Verdict
 from consilia.plan.facts import Facts, SiteFacts, facts
-from consilia.plan.forecast import forecast
 from consilia.plan.run_plan import ADVERSARIES, RunPlan, SiteHalf
+from consilia.plan.sizes import exchange_bytes, update_bytes
 from consilia.report.card import claim, who
 from consilia.report.leaves import leaves
 from consilia.report.mechanism import Group, Row
@@ -123,10 +123,10 @@ def _plan(half: SiteHalf, numbers: Facts) -> Group:
 
 
 def _turns(half: SiteHalf, numbers: Facts, site: SiteFacts, run_plan: RunPlan) -> Group:
-    ahead, turns = forecast(run_plan), site["participations"]
+    turns = site["participations"]
     steps = sorted({phase["steps"] for phase in site["phases"]})
     span = counted(steps[0], "step") if len(steps) == 1 else f"{plain(steps[0])} to {counted(steps[-1], 'step')}"
-    up = ahead["update"] + ahead["exchange"]
+    up = update_bytes(run_plan) + exchange_bytes(run_plan, numbers["cohort"], entries=True).up
     scored = numbers["metrics"] != "hidden"
     rows = [
         Row("Rounds", plain(numbers["rounds"]), f"this site answers at most {plain(turns)} of them"),
