@@ -69,10 +69,11 @@ _PLAIN = (
     "round", "phase", "counted", "charges", "evaluations", "tail_count", "best_score", "best_round", "stale", "good_score",
     "good_counted", "bytes_up", "bytes_down", "seconds", "pending", "stopped", "skipped",
 )  # fmt: skip
+_KINDS = {4: "<f4", 8: "<f8"}
 
 
 def to_bytes(state: TrainingState) -> bytes:
-    """Serialise with safetensors; plain values ride in its metadata."""
+    """Serialise as safetensors; plain values ride in its metadata. Takes no memory but that of the bytes."""
     tensors: dict[str, NDArray[np.floating]] = {"model": state.model}
     tensors |= {f"moment.{name}": value for name, value in state.moments.items()}
     for name in ("control", "tail", "best", "good"):
@@ -80,7 +81,20 @@ def to_bytes(state: TrainingState) -> bytes:
         if value is not None:
             tensors[name] = value
     plain = {name: getattr(state, name) for name in _PLAIN}
-    return bytes(safetensors.numpy.save(tensors, metadata={"state": json.dumps(plain, sort_keys=True)}))
+    header: dict[str, Json] = {"__metadata__": {"state": json.dumps(plain, sort_keys=True)}}
+    parts, at = [], 0
+    for name, value in tensors.items():
+        kind = np.dtype(_KINDS[value.dtype.itemsize])
+        parts.append(memoryview(np.ascontiguousarray(value, kind)).cast("B"))
+        header[name] = {
+            "dtype": f"F{8 * kind.itemsize}",
+            "shape": [*value.shape],
+            "data_offsets": [at, at + value.nbytes],
+        }
+        at += value.nbytes
+    raw = json.dumps(header, separators=(",", ":")).encode()
+    raw += b" " * (-len(raw) % 8)
+    return b"".join((len(raw).to_bytes(8, "little"), raw, *parts))
 
 
 def from_bytes(data: bytes) -> TrainingState:

@@ -17,6 +17,8 @@ from consilia.store.recognise import recognise
 
 READING = "consilia_reading"
 
+_PREPARED = 128  # statements of a ledger
+
 
 def open_engine(
     path: Path, *, who: str, metadata: MetaData, header: Table, kind: str, version: int, name: str, grows_from: int,
@@ -44,7 +46,7 @@ def open_engine(
         )
         return None if found is None else found[0]
 
-    engine = file_engine(path, who, create=True)
+    engine = file_engine(path, who, create=True, prepared=_PREPARED)
     try:
         with reading(engine, who) as connection:
             found = look(connection)
@@ -64,7 +66,7 @@ def open_engine(
     return engine
 
 
-def file_engine(path: Path, who: str, *, create: bool, sealed: bool = False) -> Engine:
+def file_engine(path: Path, who: str, *, create: bool, sealed: bool = False, prepared: int = 0) -> Engine:
     """Return an engine on a database file; nothing in it is read yet.
 
     Args:
@@ -72,6 +74,7 @@ def file_engine(path: Path, who: str, *, create: bool, sealed: bool = False) -> 
         who: How errors name it.
         create: Whether to make an empty file, and the folders above it, where there is none.
         sealed: Only to read, where this user may write neither file nor folder.
+        prepared: Statements that stay prepared, with the values they were last given.
 
     Raises:
         StoreError: If it is a folder, does not exist, or cannot be made.
@@ -90,7 +93,7 @@ def file_engine(path: Path, who: str, *, create: bool, sealed: bool = False) -> 
             path.parent.mkdir(parents=True, exist_ok=True)
             # A site's local state is computed from patients and not noised: only the owner may read the file.
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-    return _engine(_untouched(path) if sealed else str(path))
+    return _engine(_untouched(path) if sealed else str(path), prepared)
 
 
 def writable(path: Path) -> bool:
@@ -108,8 +111,9 @@ def _untouched(path: Path) -> str:
     return f"{path.resolve().as_uri()}?mode=ro{'&immutable=1' if whole else ''}"
 
 
-def _engine(place: str) -> Engine:
-    # One connection a store: SQLite has one writer anyway, and its statements stay prepared.
+def _engine(place: str, prepared: int) -> Engine:
+    # One connection a store: SQLite has one writer anyway, and a ledger's statements stay prepared. A journal's do not: the
+    # last model would stay with the statement that wrote it.
     engine = create_engine(
         "sqlite://",
         creator=lambda: sqlite3.connect(
@@ -118,6 +122,7 @@ def _engine(place: str) -> Engine:
             timeout=said.BUSY_SECONDS,
             check_same_thread=False,
             isolation_level=None,
+            cached_statements=prepared,
         ),
         poolclass=QueuePool,
         pool_size=1,

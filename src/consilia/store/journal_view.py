@@ -32,7 +32,6 @@ class JournalView:
         status: running, done, stopped or failed.
         reason: Why it stopped or failed.
         round: The last round that was committed.
-        state: Model and optimizer after it.
         result: What `finish` was given; None before.
     """
 
@@ -60,12 +59,27 @@ class JournalView:
             )  # fmt: skip
         with faults(self._who):
             self._take(row)
-        if not isinstance(state.state, bytes) or digest_bytes(state.state) != state.digest:
-            raise StoreError.of(
-                self._who, needs=f"a state with digest {state.digest[:12]}", got="other bytes",
-                hint="The file was changed on disk: restore it from a copy",
-            )  # fmt: skip
-        self.state: bytes = state.state
+        self._checked(state)
+
+    @property
+    def state(self) -> bytes:
+        """Model and optimizer after the last round, read each time it is asked for: kept, it would be a second model.
+
+        Raises:
+            StoreError: If it changed on disk, or the store cannot be read.
+        """
+
+        def work(connection: Connection) -> Row[Any] | None:
+            return connection.execute(self._of_run(select(journal_state), journal_state.c.run)).one_or_none()
+
+        return self._checked(self._db.read(work))
+
+    def _checked(self, state: Row[Any] | None) -> bytes:
+        if state is None or not isinstance(state.state, bytes) or digest_bytes(state.state) != state.digest:
+            expected = "as it was written" if state is None else f"with digest {state.digest[:12]}"
+            raise StoreError.of(self._who, needs=f"a state {expected}", got="other bytes",
+                                hint="The file was changed on disk: restore it from a copy")  # fmt: skip
+        return state.state
 
     def _take(self, row: Row[Any]) -> None:
         # SQLite keeps any kind of value in any column: what is not of its kind was not written by a journal.
