@@ -167,7 +167,7 @@ def page(result: Json) -> str:
     """Return the page of a result."""
     how, where = result["made"], result["machine"]
     rows = [
-        [name, f"{run['parameters']:,}", _span(run["process_ms"]), _span(run["ray_ms"]), _span(run["faster"])]
+        [name, f"{run['parameters']:,}", _ms(run["process_ms"]), _ms(run["ray_ms"]), _span(run["faster"])]
         for name, run in result["runs"].items()
     ]
     begin = quartiles([run["begin_s"] for run in result["runs"].values()])
@@ -176,14 +176,14 @@ def page(result: Json) -> str:
 
 Written by `{how["command"]}`; commit `{how["commit"][:12]}`, {how["date"]}, {how["seconds"]:.0f} s, Ray {result["ray"]}.
 A worker on each of {where["cores"]} cores ({where["processor"]}), shared with the process that runs the plan and Ray's
-services; load average before {where["load_average"][0]:g}. Wall time of whole rounds, without evaluation; medians, quartiles in
+services; nice {result["nice"]}, load average before {where["load_average"][0]:g}. Wall time of whole rounds, without evaluation; medians, quartiles in
 brackets; each ratio is that of neighbours in time. Rows are random numbers: only time is measured. Below 1 the cluster is a loss.
 
 {table(head, rows)}
 
 **What the cores themselves give**: training steps of the same CNN, without Ray or rounds, are done {_span(result["ceiling"])}
-times faster by a bare process on each core than by one. No engine can be faster than that; where other work holds the cores it is
-below their number, or below 1.
+times faster by a bare process on each core than by one: at most their number where they are free, below 1 where other work holds
+them. A wide interval says that other work came and went while this was measured.
 
 The cluster and its workers take {begin["median"]:.1f} s to begin ({begin["lower"]:.1f} to {begin["upper"]:.1f}), once a run.
 """
@@ -191,6 +191,10 @@ The cluster and its workers take {begin["median"]:.1f} s to begin ({begin["lower
 
 def _span(of: Json) -> str:
     return f"{of['median']:.3g} ({of['lower']:.3g}-{of['upper']:.3g})"
+
+
+def _ms(of: Json) -> str:
+    return f"{of['median']:,.0f} ({of['lower']:,.0f}-{of['upper']:,.0f})"
 
 
 def small(run: Run) -> Run:
@@ -204,7 +208,7 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="seconds, to see that the script works; no finding")
     few = parser.parse_args().small
     how, started = made("ray_scale", few), time.monotonic()
-    result: Json = {"study": "ray_scale", "made": how, "machine": machine(), "runs": {}}
+    result: Json = {"study": "ray_scale", "made": how, "machine": machine(), "nice": os.nice(0), "runs": {}}
     result["ceiling"] = ceiling(1 if few else 5, 2 if few else 100)
     for name, run in RUNS.items():
         with tempfile.TemporaryDirectory() as folder:

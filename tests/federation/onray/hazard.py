@@ -13,7 +13,10 @@ PLACE = "CONSILIA_TEST_TRAPS"  # the folder of traps; nobody falls into any with
 
 
 def lay(kind: str) -> None:
-    """Lay a trap for the next worker that trains: kill, hang, fail, or stay (until the file `caught` is taken away)."""
+    """Lay a trap for the next worker that trains: kill, hang, fail, or stay (until the file `caught` is taken away).
+
+    What is poisoned kills each worker that trains on 30 rows, until it is taken away.
+    """
     (Path(os.environ[PLACE]) / kind).touch()
 
 
@@ -26,6 +29,8 @@ class Hazard(nn.Module):
             for trap in Path(place).iterdir():
                 if trap.name in ("kill", "hang", "fail", "stay"):
                     _spring(trap)
+                elif trap.name == "poison" and len(x) == 30:
+                    os.kill(os.getpid(), signal.SIGKILL)
         return x
 
 

@@ -112,26 +112,39 @@ def test_a_node_that_is_lost_costs_nobody_anything(
     assert [kinds.count("reserve") for kinds in found[1][1].values()] == [3] * 4
 
 
-def test_one_that_hangs_costs_its_site_a_turn_and_one_that_raises_too(
+def test_a_task_that_raises_or_kills_every_worker_costs_its_site_a_turn(
     two_nodes: TwoNodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CONSILIA_HOME", str(tmp_path / "home"))
-    traps = Path(os.environ[PLACE])
-    plan = with_model(
-        heart(rounds=4, training=FEDAVG, privacy='unit = "none"', aggregation="deadline_seconds = 4.0\nquorum = 3")
-    )
+    poison = Path(os.environ[PLACE]) / "poison"
 
     def at_round(record: Any) -> None:
+        poison.unlink(missing_ok=True)
         if record["round"] < 3:
-            lay({1: "hang", 2: "fail"}[record["round"]])
+            lay({1: "poison", 2: "fail"}[record["round"]])
 
+    plan = with_model(heart(rounds=4, privacy='unit = "none"', aggregation="quorum = 3"))
     result = consilia.run(plan, tmp_path / "run", at_round, engine="ray")
-    assert not list(traps.glob("[hf]*"))
-    hung = int((traps / "caught").read_text())
-    (traps / "caught").unlink()
-    dropped = [sorted(record["dropped"].values()) for record in result.records]
-    assert dropped == [[], ["no answer before the deadline"], ["failed: LookupError"], []]
+    dropped = [record["dropped"] for record in result.records]
+    assert dropped[1] == {"Switzerland": "failed: WorkerLost"}  # of 30 rows
+    assert list(dropped[2].values()) == ["failed: LookupError"]
+    assert dropped[::3] == [{}, {}]
     assert "patient 42" not in str(result.records)
+
+
+def test_a_task_that_hangs_costs_its_site_a_turn_and_its_worker_is_replaced(
+    two_nodes: TwoNodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CONSILIA_HOME", str(tmp_path / "home"))
+    caught = Path(os.environ[PLACE]) / "caught"
+    plan = with_model(heart(rounds=3, privacy='unit = "none"', aggregation="deadline_seconds = 4.0\nquorum = 3"))
+    result = consilia.run(
+        plan, tmp_path / "run", lambda record: lay("hang") if record["round"] == 1 else None, engine="ray"
+    )
+    hung = int(caught.read_text())
+    caught.unlink()
+    dropped = [list(record["dropped"].values()) for record in result.records]
+    assert dropped == [[], ["no answer before the deadline"], []]
     end = time.monotonic() + 30
     while Path(f"/proc/{hung}").exists() and "(zombie)" not in Path(f"/proc/{hung}/status").read_text():
         assert time.monotonic() < end
