@@ -19,6 +19,7 @@ from benchmarks.study import (
     by_name,
     column,
     main,
+    read,
     run_case,
     scratch,
     seeds,
