@@ -176,8 +176,9 @@ def page(result: Json) -> str:
 
 Written by `{how["command"]}`; commit `{how["commit"][:12]}`, {how["date"]}, {how["seconds"]:.0f} s, Ray {result["ray"]}.
 A worker on each of {where["cores"]} cores ({where["processor"]}), shared with the process that runs the plan and Ray's
-services; nice {result["nice"]}, load average before {where["load_average"][0]:g}. Wall time of whole rounds, without evaluation; medians, quartiles in
-brackets; each ratio is that of neighbours in time. Rows are random numbers: only time is measured. Below 1 the cluster is a loss.
+services; nice {result["nice"]}, load average before {where["load_average"][0]:g}. Wall time of whole rounds, without
+evaluation; medians, quartiles in brackets; each ratio is that of neighbours in time. Rows are random numbers: only time is
+measured. Below 1 the cluster is a loss.
 
 {table(head, rows)}
 
