@@ -63,7 +63,7 @@ class Case:
     sites: int = 4
     rounds: int = 3
     reproducible: bool = False
-    more: str = ""
+    stop_loss: float | None = None
     deadline: float = DEADLINE
 
     @property
@@ -101,7 +101,8 @@ server_learning_rate = 0.5
 {quorum}deadline_seconds = {case.deadline}
 [evaluation]
 {_METRICS[case.mode]}
-{secure}{case.more}""")
+{"" if case.stop_loss is None else f"stop_loss = {case.stop_loss}"}
+{secure}""")
     segments = (Segment("weight", (2, 3)), Segment("bias", (2,)))
     held = {name: COUNTS[name] for name in case.names}
     return check(plan, counts=held, input_shape=(3,), classes=2, segments=segments)

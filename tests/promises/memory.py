@@ -104,7 +104,9 @@ def measure(sites: int, dim: int, optimizer: str, folder: Path) -> dict[str, flo
     plan = check(from_text(text), counts=dict.fromkeys(names, 10), input_shape=(1,), classes=2,
                  segments=(Segment("weight", (dim,)),))  # fmt: skip
     state = TrainingState(np.full(dim, 0.1, np.float32), moments=server_optimizer(plan.phases[0].plan).init(dim))
-    journal = Journal.create(folder / "journal.sqlite", run="r", plan_json="{}", digest=plan.digest, state=to_bytes(state))
+    journal = Journal.create(
+        folder / "journal.sqlite", run="r", plan_json="{}", digest=plan.digest, state=to_bytes(state)
+    )
     with journal:
         coordinator = Coordinator(
             plan, run="r", state=state, pipelines=pipelines(plan, control_dim=0), entropy=Entropy(), clock=time.monotonic,

@@ -1,0 +1,30 @@
+"""P11. A crash makes no site use a mask, a nonce or noise again for other data: after it randomness is fresh, and who has
+forgotten what it said says nothing more.
+"""
+
+from pathlib import Path
+
+import pytest
+from tests.promises.fleet import Case
+from tests.promises.scenes import calm, killed
+
+from consilia.rounds.entropy import Entropy
+
+
+def test_the_system_s_randomness_is_fresh_for_the_same_purpose() -> None:
+    keys = {Entropy().stream("train", "Arnhem", 1).token(32) for _ in range(64)}
+    assert len(keys) == 64
+
+
+@pytest.mark.parametrize("mode", ["dp", "masks", "masks-dp"])
+def test_kills_make_nothing_come_twice(mode: str, place: Path, shelf: Path) -> None:
+    """The oracle holds every key in adverts, every masked vector of a round and every key of noise against the others."""
+    for seed in range(6):
+        calm(Case(mode), place / str(seed), shelf, {"kill site": 0.04, "kill coordinator": 0.06}, seed).run()
+
+
+@pytest.mark.parametrize("point", ["session.keep.written", "session.keep.committed", "site.after_commit"])
+def test_killed_in_a_sum_a_site_is_in_it_once_or_not_at_all(point: str, place: Path) -> None:
+    report = killed("secure+dp", "Cork", point, 3 if point.startswith("session") else 2, place)
+    assert (report["fault"], report["violation"]) == ("", "")
+    assert report["killed"] == {"Cork": 1}
