@@ -39,11 +39,12 @@ class Step:
     up: int
 
 
-def consortium(folder: Path, sites: Sequence[str]) -> None:
-    """Make the folders of a coordinator and of sites."""
+def consortium(folder: Path, sites: Sequence[str], operators: Sequence[str] = ()) -> None:
+    """Make the folders of a coordinator, of sites and of operators."""
     now, rng = datetime.now(UTC), SecretRng(bytes(32))
     Office.found(folder / "consortium", "benchmark", rng.derive("office"), now)
     roles: dict[str, Role] = {"hub": "coordinator", **dict.fromkeys(sites, "site")}
+    roles |= dict.fromkeys(operators, "operator")
     requests = [member.join(folder / name, name, role, rng.derive(name)).request for name, role in roles.items()]
     Office.open(folder / "consortium").sign(requests, now)
     for name in roles:
