@@ -209,7 +209,7 @@ def test_of_a_fault_only_its_class_leaves(task: str, error: type[Exception], lab
     assert header["body"] == {"error": error.__name__}
     assert all(secret.encode() not in sent.frame for sent in one.wire.up + one.wire.down)
     assert secret not in json.dumps(one.journal.records())
-    assert secret.encode() not in one.journal.path.read_bytes()
+    assert secret.encode() not in (one.home.parent / f"{one.run_name}.sqlite").read_bytes()
 
 
 def test_a_ledger_head_on_the_wire_does_not_let_anyone_test_a_guess_of_the_rows(lab: LabMaker) -> None:

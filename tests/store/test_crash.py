@@ -168,7 +168,7 @@ def test_every_crash_point_of_the_store_is_killed_at() -> None:
     # tests/rounds/test_secure_kill.py, where sites sum in secret
     elsewhere |= {
         f"{name}.{where}"
-        for name in ("identity", "session.keep", "session.forget", "transcript.note")
+        for name in ("identity", "session.begun", "session.keep", "session.forget", "transcript.note")
         for where in _EACH
     }
     # tests/store/test_runs_crash.py and test_site_crash.py

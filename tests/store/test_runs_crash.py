@@ -2,6 +2,8 @@
 
 import os
 import signal
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -119,3 +121,20 @@ def test_after_a_kill_the_run_goes_on_to_the_same_end(many: str, tmp_path: Path,
     with Journal.open(many, "r", read_only=True) as journal:
         assert (journal.status, journal.result, journal.state) == ("done", {"rounds": ROUNDS}, state(ROUNDS))
         assert [record["round"] for record in journal.records()] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("where", ["before", "written", "committed"])
+def test_a_kill_while_a_lease_is_renewed(url: str, where: str) -> None:
+    def hold() -> None:
+        with RunQueue(url) as queue, queue.held("r"):
+            threading.Event().wait(60)
+
+    with RunQueue(url) as queue:
+        queue.submit("r", "{}", by="me")
+        assert killed_at(f"queue.renew.{where}:2", hold) == -signal.SIGKILL
+        deadline = time.monotonic() + 30
+        while not queue.open():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        with queue.held("r"):
+            assert queue.open() == []
