@@ -85,10 +85,10 @@ class Reader:
         if command == "make run":  # its recipe, which make tells; not the installation before it
             command = _RECIPE.search((ROOT / "Makefile").read_text(encoding="utf-8"))[1]  # type: ignore[index]
             said = f".venv/bin/{command}\n"
-        first, _, rest = command.partition(" | ")
-        words = shlex.split(first.removeprefix("PYTHONPATH=. "))  # the page's folder is on this process's path
-        if words[0] != "consilia" or any(mark in first for mark in "<>&;$*"):
+        first, _, rest = command.removeprefix("PYTHONPATH=. ").partition(" | ")  # the folder is on this process's path
+        if not first.startswith("consilia ") or any(mark in first for mark in "<>&;$*"):
             return self.shell(command)
+        words = shlex.split(first)
         out, err = io.StringIO(), io.StringIO()  # in this process: torch is imported once
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             self.code = main(words[1:])
