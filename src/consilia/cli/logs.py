@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import sys
 import time
 import traceback
@@ -23,7 +24,8 @@ class _Lines(logging.Formatter):
 
 
 def start(*, verbose: bool) -> None:
-    """Send this process's log to stderr."""
+    """Send this process's log to stderr; call it before gRPC is imported."""
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its own words on stderr are no JSON, and ours say why
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Lines())
     root = logging.getLogger("consilia")
