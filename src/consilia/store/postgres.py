@@ -19,7 +19,9 @@ _SESSION = (
     "SET tcp_keepalives_idle = 15; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3;"
     f" SET lock_timeout = '{BUSY_SECONDS:g}s'; SET statement_timeout = 0"
 )
-_SETTINGS = "SELECT current_setting('synchronous_commit'), current_setting('fsync'), current_setting('full_page_writes')"
+_SETTINGS = (
+    "SELECT current_setting('synchronous_commit'), current_setting('fsync'), current_setting('full_page_writes')"
+)
 
 
 def engine_of(url: URL, who: str, *, pooled: bool) -> Engine:
