@@ -52,7 +52,7 @@ def over_grpc(plan: Plan, folder: Path) -> float:
                 rig.start(site)
             entropy, means = entropy_of(plan), replace(one.simulation.means(None), transport=rig.hub)
             gatherer = gatherer_of(
-                one.plan, means, run=one.run, entropy=entropy, records=[], pipelines=one.prepared.pipelines
+                one.plan, means, run=one.run, entropy=entropy, records=list, pipelines=one.prepared.pipelines
             )
             coordinator = Coordinator(
                 one.plan, run=one.run, state=one.coordinator.state, pipelines=one.prepared.pipelines, transport=rig.hub,

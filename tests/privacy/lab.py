@@ -187,7 +187,7 @@ class Lab:
         entropy = entropy_of(plan)
         gatherer = gatherer_of(
             self.prepared.run_plan, replace(self.simulation.means(attester), transport=self.wire), run=run,
-            entropy=entropy, records=self.journal.records(), pipelines=self.prepared.pipelines,
+            entropy=entropy, records=self.journal.records, pipelines=self.prepared.pipelines,
         )  # fmt: skip
         self.coordinator = Coordinator(
             self.prepared.run_plan, run=run, state=state, pipelines=self.prepared.pipelines, transport=self.wire,

@@ -266,10 +266,14 @@ class Fleet:
     def coordinator(self, journal: Journal, transport: Transport, clock: Clock) -> Coordinator:
         gatherer, secure = None, self.plan.secure
         if secure is not None:
-            told = [record["transcript"] for record in journal.records()]
+
+            def entries() -> list[Entry]:
+                told = [record["transcript"] for record in journal.records()]
+                return [Entry.from_json(entry) for entry in told if entry is not None]
+
             gatherer = MaskedSums(
                 self.plan, secure, run=RUN, transport=transport, roster=roster(self.case.names), signing=COORDINATOR,
-                entropy=self.entropy, entries=[Entry.from_json(entry) for entry in told if entry is not None],
+                entropy=self.entropy, entries=entries,
             )  # fmt: skip
         return Coordinator(
             self.plan, run=RUN, state=from_bytes(journal.state), pipelines=self.steps, transport=transport,

@@ -126,7 +126,7 @@ class Bench:
         entropy = entropy_of(plan)
         self.gatherer = gatherer_of(
             self.prepared.run_plan, replace(self.simulation.means(attester), transport=self.transport), run=run,
-            entropy=entropy, records=[], pipelines=self.prepared.pipelines,
+            entropy=entropy, records=list, pipelines=self.prepared.pipelines,
         )  # fmt: skip
         self.coordinator = Coordinator(
             self.prepared.run_plan, run=run, state=state, pipelines=self.prepared.pipelines, transport=self.transport,

@@ -169,7 +169,7 @@ def test_rounds_only_go_forward(kind: str, bench: BenchMaker) -> None:
     hand = keeper("rlwe", bench)
     assert not refused(hand.vector(ME, 3, kind))
     half: Any = hand.one.simulation.sites[ME]._sums
-    half._sent.clear()  # what a restart forgets
+    half._newest.clear()  # what a restart forgets
     half._models.clear()
     before = charged(hand.one, ME)
     assert refused(hand.vector(ME, 2, kind))

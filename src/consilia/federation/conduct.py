@@ -117,7 +117,7 @@ def give_up(
 def _coordinator(assembled: Assembled, means: Means, journal: Journal, state: TrainingState) -> Coordinator:
     plan, entropy = assembled.run_plan, entropy_of(assembled.run_plan.plan)
     gatherer = gatherer_of(
-        plan, means, run=journal.run, entropy=entropy, records=journal.records(), pipelines=assembled.pipelines
+        plan, means, run=journal.run, entropy=entropy, records=journal.records, pipelines=assembled.pipelines
     )
     return Coordinator(
         plan, run=journal.run, state=state, pipelines=assembled.pipelines, transport=means.transport,

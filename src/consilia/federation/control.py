@@ -110,14 +110,11 @@ class Control:
         if assembled is not None:
             plan = assembled.run_plan
             told |= {"rounds": len(plan.schedule), "digest": plan.digest, "epsilon": plan.epsilon}
-        if progress.records:
-            last = progress.records[-1]
+        if progress.last is not None:
             told["last"] = {
-                key: last.get(key) for key in ("round", "status", "reason", "answered", "dropped", "seconds")
+                key: progress.last.get(key) for key in ("round", "status", "reason", "answered", "dropped", "seconds")
             }
-            told["accuracy"] = next(
-                (one["accuracy"] for one in reversed(progress.records) if one.get("accuracy") is not None), None
-            )
+            told["accuracy"] = progress.accuracy
         return told
 
     def _outcome(self, run: str) -> dict[str, Any]:

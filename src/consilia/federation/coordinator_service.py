@@ -5,7 +5,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +38,25 @@ class Halted(Exception):  # noqa: N818  (no error: the run goes on when the serv
 
 @dataclass
 class Progress:
-    """What is known of a run that this process works on, for `consilia status`."""
+    """What is known of a run that this process works on, for `consilia status`.
+
+    Attributes:
+        proposal: Who takes part.
+        since: When this process took it up.
+        last: The newest round's record.
+        accuracy: The newest that a round came to.
+    """
 
     proposal: Proposal
-    records: list[dict[str, Any]] = field(default_factory=list)
-    since: float = 0.0
+    since: float
+    last: dict[str, Any] | None = None
+    accuracy: float | None = None
+
+    def note(self, record: dict[str, Any]) -> None:
+        """Keep what is told of a round; all of it is in the journal."""
+        self.last = record
+        if record.get("accuracy") is not None:
+            self.accuracy = record["accuracy"]
 
 
 class CoordinatorService:
@@ -161,7 +175,9 @@ class CoordinatorService:
             names = tuple(plan.sites.only or [member.name for member in self._roster().members])
             initial = None if plan.model.initial is None else self._home / "initial" / plan.model.initial
             proposal = Proposal(queued.run, plan, names, initial, self._patience)
-        progress = Progress(proposal, records=records, since=self._clock())
+        progress = Progress(proposal, self._clock())
+        for record in records:
+            progress.note(record)
         self.progress[queued.run] = progress
         return progress
 
@@ -212,7 +228,7 @@ class CoordinatorService:
         began = self._clock() - state.seconds
 
         def on_round(record: dict[str, Any]) -> None:
-            progress.records.append(record)
+            progress.note(record)
             if stop.is_set():
                 raise Halted
             progress.proposal.advance(self._hub, self._connected())  # sites may join late

@@ -1,7 +1,7 @@
 """Which kind of sum a plan asks for, and its two halves."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from consilia.core.canonical import Json
 from consilia.core.errors import PlanError
@@ -79,7 +79,7 @@ def site_sum(
 
 
 def gatherer_of(
-    plan: RunPlan, means: Means, *, run: str, entropy: Entropy, records: Sequence[Mapping[str, Json]],
+    plan: RunPlan, means: Means, *, run: str, entropy: Entropy, records: Callable[[], Sequence[Mapping[str, Json]]],
     pipelines: Sequence[Pipeline],
 ) -> Gatherer | TwoPhase:  # fmt: skip
     """Return what asks the sites of a run and adds what comes.
@@ -89,7 +89,7 @@ def gatherer_of(
         means: The transport, and the keys where there is a secure sum.
         run: Id of the run.
         entropy: Source of secret randomness.
-        records: The rounds so far: the transcript goes on from them.
+        records: Reads the rounds so far: the transcript goes on from them.
         pipelines: Each phase's pipeline.
     """
     secure, mode = plan.secure, plan.plan.aggregation.mode
@@ -103,10 +103,9 @@ def gatherer_of(
     if means.roster is None or means.signing is None:
         raise TypeError("a run with a secure sum has a roster and a key of its coordinator")  # its means see to it
     if secure.mode == "masks":
-        entries = [Entry.from_json(record["transcript"]) for record in records if record.get("transcript") is not None]
         masked = MaskedSums(
             plan, secure, run=run, transport=transport, roster=means.roster, signing=means.signing,
-            entropy=entropy, entries=entries,
+            entropy=entropy, entries=lambda: _entries(records()),
         )  # fmt: skip
         return masked if ready is None else TwoPhase(plan, ready, masked)
     context = run_context(run, plan.digest, means.roster)
@@ -128,6 +127,10 @@ def gatherer_of(
     return CipherSums(
         plan, secure, run=run, transport=means.transport, run_context=context, scheme=scheme, entropy=entropy,
     )  # fmt: skip
+
+
+def _entries(records: Sequence[Mapping[str, Json]]) -> list[Entry]:
+    return [Entry.from_json(record["transcript"]) for record in records if record.get("transcript") is not None]
 
 
 def _no_way(mode: str) -> PlanError:

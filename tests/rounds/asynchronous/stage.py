@@ -105,7 +105,7 @@ class Stage:
             means,
             run=run,
             entropy=entropy,
-            records=self.journal.records(),
+            records=self.journal.records,
             pipelines=self.prepared.pipelines,
         )
         self.coordinator = Coordinator(

@@ -37,7 +37,7 @@ def test_a_slow_site_is_in_a_later_sum(make: MakeWired, stage: Callable[..., Sta
             rig.start(site)
         means = replace(one.simulation.means(None), transport=rig.hub)
         gatherer: Any = gatherer_of(
-            one.plan, means, run=one.run, entropy=entropy_of(plan), records=[], pipelines=one.prepared.pipelines
+            one.plan, means, run=one.run, entropy=entropy_of(plan), records=list, pipelines=one.prepared.pipelines
         )
         coordinator = Coordinator(
             one.plan, run=one.run, state=one.coordinator.state, pipelines=one.prepared.pipelines, transport=rig.hub,

@@ -67,9 +67,8 @@ class CipherSite:
         self._scheme = scheme
         self._entropy = entropy
         self._session = ""
-        self._sent: set[bytes] = set()
         self._newest: dict[str, tuple[bytes, str, bytes]] = {}
-        self._models: dict[tuple[str, int], str] = {}
+        self._models: dict[str, tuple[int, str]] = {}  # of the newest round of a purpose
 
     def answer(self, task: ProtocolMessage) -> ProtocolMessage | Release:
         """Take a step of the ceremony, or help to open a sum.
@@ -115,13 +114,13 @@ class CipherSite:
         values = shape_of(self._half, self._secure, purpose, task.round, self._sites).join(vector, numbers)
         # Rounding and noise stay within the bound but for a chance below 2^-40; a value beyond it loses little at the edge.
         values = np.clip(values, -self._secure.value_bound, self._secure.value_bound)
-        context = context_of(self._context, purpose, task.round, self._models[purpose, task.round])
+        context = context_of(self._context, purpose, task.round, self._models[purpose][1])
         digest = digest_bytes(values.tobytes())
-        if context not in self._sent:
-            self._newest[purpose] = context, digest, self._scheme.encrypt(context, values, rng.derive("cipher"))
-            self._sent.add(context)
-        known = self._newest[purpose]
-        if known[:2] != (context, digest):
+        known = self._newest.get(purpose)
+        if known is None or known[0] != context:  # a later round: none goes back, and a round has one model
+            known = context, digest, self._scheme.encrypt(context, values, rng.derive("cipher"))
+            self._newest[purpose] = known
+        if known[1] != digest:
             raise self._refusal(f"one vector for the {purpose} of round {task.round}", "another one")
         return known[2]
 
@@ -132,9 +131,13 @@ class CipherSite:
             raise self._refusal("a round of the schedule that asks it", f"{purpose} of round {task.round}")
 
     def _only(self, purpose: str, round_number: int, model_digest: str) -> str:
-        """Return the one model of a round: the first that this site was shown."""
-        if self._models.setdefault((purpose, round_number), model_digest) != model_digest:
+        """Return the one model of a round, the first that this site was shown; rounds never go back."""
+        newest, model = self._models.get(purpose, (round_number, model_digest))
+        if round_number < newest:
+            raise self._refusal(f"a round from {newest} on", f"round {round_number}")
+        if round_number == newest and model != model_digest:
             raise self._refusal(f"the model of round {round_number} that it was shown first", "another one")
+        self._models[purpose] = round_number, model_digest
         return model_digest
 
     def _text(self, task: ProtocolMessage, key: str) -> str:

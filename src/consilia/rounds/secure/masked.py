@@ -1,7 +1,7 @@
 """Updates gathered under masks: the coordinator learns the survivors' sum, and no single update."""
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from consilia.aggregate.admission import Gate
@@ -19,6 +19,7 @@ from consilia.rounds.lanes import read_scores
 from consilia.rounds.ports import Transport
 from consilia.rounds.secure.sessions import session_of
 from consilia.rounds.secure.shape import EVALUATION, UPDATE, shape_of, weight_and_loss
+from consilia.rounds.secure.written import Written
 from consilia.secagg import server, transcript
 from consilia.secagg.messages import Advert, Begin, Inbox, Masked, ToSite, from_site
 from consilia.secagg.params import ID_SIZE, Session
@@ -73,12 +74,12 @@ class MaskedSums:
         roster: The sites' public keys.
         signing: The coordinator's key, for the transcript.
         entropy: Source of session ids.
-        entries: The transcript so far, of a run that is resumed.
+        entries: Reads the transcript as far as it is written down: a run may be resumed, and a site may have missed some.
     """
 
     def __init__(
         self, plan: RunPlan, secure: SecureTerms, *, run: str, transport: Transport, roster: Roster, signing: SigningKey,
-        entropy: Entropy, entries: Sequence[Entry] = (),
+        entropy: Entropy, entries: Callable[[], Sequence[Entry]],
     ) -> None:  # fmt: skip
         self._plan = plan
         self._secure = secure
@@ -87,7 +88,7 @@ class MaskedSums:
         self._roster = roster
         self._signing = signing
         self._entropy = entropy
-        self._entries = list(entries)
+        self._entries = Written(run, entries)
         self._told: dict[str, int] = {}
         self._names = tuple(sorted(terms.name for terms in plan.sites))
         self._timeout = plan.plan.aggregation.deadline_seconds
@@ -148,12 +149,11 @@ class MaskedSums:
         if self._last is None:
             return None
         session, done = self._last
-        previous = self._entries[-1].hash if self._entries else transcript.first(self._run)
         entry = transcript.write(
-            session, uploads=done.uploads, total=done.total, model_out=model_digest, previous=previous,
+            session, uploads=done.uploads, total=done.total, model_out=model_digest, previous=self._entries.head,
             coordinator=self._signing,
         )  # fmt: skip
-        self._entries.append(entry)
+        self._entries.add(entry)
         return entry.to_json()
 
     def _session(self, purpose: str, number: int, cohort: tuple[str, ...], payload: bytes) -> Session:
@@ -182,12 +182,16 @@ class MaskedSums:
         """Take one step with every site that is left."""
         tasks = {}
         packed: dict[int, bytes] = {}  # most stages tell everyone the same
+        lacking: list[Entry] = []
+        if any(isinstance(message, Begin) for message in messages.values()) and run.session.purpose == UPDATE:
+            lacking = self._entries.since(min(self._told.get(site, 0) for site in messages))
         for site, message in messages.items():
             body = {**self._body(run.session), "stage": message.STAGE}
             if isinstance(message, Begin) and self._named:
                 body["cohort"] = list(run.session.cohort)
             if isinstance(message, Begin) and run.session.purpose == UPDATE:
-                body["entries"] = [entry.to_json() for entry in self._entries[self._told.get(site, 0) :]]
+                behind = self._entries.count - self._told.get(site, 0)
+                body["entries"] = [entry.to_json() for entry in lacking[len(lacking) - behind :]]
             if id(message) not in packed:
                 packed[id(message)] = message.to_bytes()
             tasks[site] = ProtocolMessage("sum", site, run.session.round, body, packed[id(message)])
@@ -214,7 +218,7 @@ class MaskedSums:
         except ProtocolError as error:
             return Lost(site, f"sent {error.problems[0].got}")
         if isinstance(message, Advert) and session.purpose == UPDATE:
-            self._told[site] = len(self._entries)  # it has checked what came along, or it would have refused
+            self._told[site] = self._entries.count  # it has checked what came along, or it would have refused
         return Received(site, message)
 
     def _ask_for_vectors(self, run: _Run, inboxes: Mapping[str, ToSite], task: _Task) -> None:

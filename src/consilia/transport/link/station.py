@@ -202,6 +202,7 @@ class Station:
             if self.letters.pop(id, None) is not None:
                 self._board.results.append(Gone(self.name, why))
                 self._board.changed.notify_all()
+        self._began.pop(id, None)
 
     def _drop_answers(self, id: bytes) -> None:
         for one in [one for one in self.incoming.values() if one.reply == id]:
