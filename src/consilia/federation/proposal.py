@@ -3,7 +3,7 @@
 import math
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -42,7 +42,8 @@ class Proposal:
     assembled: Assembled | None = None
     enrolment: Enrolment = field(init=False)
     _enough_since: float | None = None
-    _asked: dict[str, float] = field(default_factory=dict)
+    _not_before: dict[str, float] = field(default_factory=dict)
+    _misses: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.enrolment = Enrolment(self.names)
@@ -75,11 +76,17 @@ class Proposal:
         if self.assembled is None:
             require_rules(self.plan)
             missing = [name for name in there if name not in self.enrolment.surveyed and self._may_agree(name)]
-            self.enrolment.survey(transport, Offer(self.run, self.plan, {}, ""), missing, ASKED)
+            if missing := self._whose_turn(missing):
+                began = self.clock()
+                self.enrolment.survey(transport, Offer(self.run, self.plan, {}, ""), missing, ASKED)
+                self._note(missing, began)
             self._assemble()
-        if self.assembled is not None:
-            asked = [name for name in there if name in self.enrolment.undecided and self._its_turn(name)]
+        if self.assembled is not None and (asked := self._whose_turn(
+            name for name in there if name in self.enrolment.undecided
+        )):  # fmt: skip
+            began = self.clock()
             self.enrolment.offer(transport, self.offer(), self._weights(), asked, ASKED)
+            self._note(asked, began)
 
     def offer(self) -> Offer:
         """Return what is offered, once the numbers are known."""
@@ -117,12 +124,26 @@ class Proposal:
     def _may_agree(self, name: str) -> bool:
         return self.enrolment.answers.get(name) != "refused"
 
-    def _its_turn(self, name: str) -> bool:
+    def _whose_turn(self, names: Iterable[str]) -> list[str]:
         now = self.clock()
-        if self.enrolment.answers.get(name) == "waiting" and now - self._asked.get(name, -math.inf) < AGAIN:
-            return False
-        self._asked[name] = now
-        return True
+        return [name for name in names if now >= self._not_before.get(name, -math.inf)]
+
+    def _note(self, asked: Sequence[str], began: float) -> None:
+        """Decide when those who were asked may be asked again.
+
+        Everybody else, and every round of a run, stands still while a site is asked: one that used up its time gets it
+        once more at once, for what it reads is read by then, and later ever more rarely.
+        """
+        now = self.clock()
+        for name in asked:
+            answer = self.enrolment.answers.get(name)
+            if answer == "waiting":
+                self._not_before[name] = now + AGAIN
+            elif answer == "silent" and now - began >= ASKED:
+                self._misses[name] = min(self._misses[name] + 1, 8)
+                self._not_before[name] = now + (2 ** self._misses[name] - 2) * ASKED
+            else:
+                self._misses.pop(name, None)
 
     def _weights(self) -> bytes:
         if self.initial is None:
