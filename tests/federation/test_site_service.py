@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from tests.federation.hospitals import HOSPITALS, POLICY, found, plan_text, services, wired
 
+from consilia.core.canonical import Json
 from consilia.core.update import ProtocolMessage
 from consilia.core.wire import decode, encode
 from consilia.federation.offer import Offer, travelling
@@ -103,3 +104,16 @@ def test_numbers_that_give_another_plan_are_refused(tmp_path: Path) -> None:
             assert isinstance(answer, ProtocolMessage)
             assert answer.body.get("answer") != "accepted"
             assert sites["Cleveland"]._store.consents.accepted("heart-2") is None
+
+
+def test_a_run_ends_here_only_when_the_site_itself_closed_it(tmp_path: Path) -> None:
+    with services(found(tmp_path)) as sites:
+        one = proposal(plan_text())
+        one.advance(wired(sites), HOSPITALS)
+        site, digest = sites["Hungary"], one.offer().digest
+        for plan, kind, open_then in (("0" * 64, "refused", True), (digest, "closed", False)):
+            body: dict[str, Json] = {"run": "heart-1", "plan": plan, "status": "done"}
+            answer = decode(site.handle(encode(ProtocolMessage("close", "Hungary", 4, body))), who="test")
+            assert isinstance(answer, ProtocolMessage)
+            assert answer.kind == kind
+            assert (site._store.consents.accepted("heart-1") is not None) == open_then

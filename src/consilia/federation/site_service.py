@@ -180,7 +180,8 @@ class SiteService:
     def _take_part(self, task: ProtocolMessage, frame: Bytes) -> bytes:
         run = str(task.body.get("run"))
         answer = self._running(run).handle(frame)
-        if task.kind == "close":
+        # Only what the site itself took for the run's end: until its ledger is closed and its secrets are gone it is open.
+        if task.kind == "close" and _kind(answer) == "closed":
             self._store.consents.close(run, str(task.body.get("status", "done"))[:16])
             self._sites.pop(run, None)
             self._rows = None
@@ -255,6 +256,11 @@ class SiteService:
 def population_of(plan: Plan) -> str:
     """Return the name of the data set that a plan trains on: ledgers and site.toml know it by this name."""
     return plan.sites.population or plan.data.source
+
+
+def _kind(answer: bytes) -> str:
+    item = decode(answer, who="this site")
+    return item.kind if isinstance(item, ProtocolMessage) else ""
 
 
 def _shape(rows: SiteRows) -> RowShape:

@@ -133,8 +133,8 @@ def own_rows(plan: Plan, site: str, file: Path | None) -> SiteRows:
     if plan.sites.partition != "natural":
         problems.append(Problem("plan key sites.partition", '"natural"', f'"{plan.sites.partition}"',
                                 "Real sites hold their own rows: nothing is divided"))  # fmt: skip
-    if plan.data.source == "csv" and plan.data.classes is None:
-        problems.append(Problem("plan key data.classes", "the values of the label, in order", "nothing",
+    if plan.data.classes is None:
+        problems.append(Problem("plan key data.classes", "the values of the label, or names for them, in order", "nothing",
                                 "Sites must agree on them, and none may tell what its rows hold"))  # fmt: skip
     if file is None:
         problems.append(Problem(f"site {site}", "a file of its own for this data set", "none",
