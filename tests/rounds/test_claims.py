@@ -21,6 +21,17 @@ def test_what_is_no_number_of_rows(value: object) -> None:
     assert claims.rows(value) is None
 
 
+@pytest.mark.parametrize(
+    "value", ["", "ab" * 31, "ab" * 33, "AB" * 32, "ab" * 32 + "\n", "x" * 10**6, 7, None, ["ab" * 32]]
+)
+def test_what_is_no_head_of_a_ledger(value: object) -> None:
+    assert claims.head(value) is None
+
+
+def test_a_head_of_a_ledger() -> None:
+    assert claims.head("ab" * 32) == "ab" * 32
+
+
 def test_numbers() -> None:
     assert claims.rows(5) == 5.0
     assert claims.number(-0.25) == -0.25

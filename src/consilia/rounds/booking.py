@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from consilia.core.canonical import Json
 from consilia.plan.run_plan import RunPlan
+from consilia.rounds import claims
 from consilia.rounds.gather import Metrics
 from consilia.rounds.records import RoundRecord
 from consilia.rounds.state import TrainingState
@@ -37,8 +38,8 @@ class Booking:
             told = metrics.get(site, {}).get("charges")
             limit = self._limits[site][phase]
             claimed = min(told, limit) if isinstance(told, int) and not isinstance(told, bool) else 0
-            head = metrics.get(site, {}).get("ledger_head")
-            if isinstance(head, str):
+            head = claims.head(metrics.get(site, {}).get("ledger_head"))
+            if head is not None:
                 self._heads[site] = head
             counts = state.charges.setdefault(site, [0] * self._phases)
             counts[phase] = min(limit, max(counts[phase] + (site in asked), claimed))

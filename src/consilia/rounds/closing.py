@@ -2,6 +2,7 @@
 
 from consilia.core.update import ProtocolMessage, Release
 from consilia.plan.run_plan import RunPlan
+from consilia.rounds import claims
 from consilia.rounds.exchange import exchange
 from consilia.rounds.ports import Transport
 
@@ -12,9 +13,10 @@ def close(plan: RunPlan, run: str, status: str, transport: Transport) -> dict[st
     heads: dict[str, str] = {}
 
     def accept(site: str, item: Release | ProtocolMessage) -> None:
-        head = item.body.get("ledger_head") if isinstance(item, ProtocolMessage) and item.kind == "closed" else None
-        if isinstance(head, str):
-            heads[site] = head
+        if isinstance(item, ProtocolMessage) and item.kind == "closed" and item.site == site:
+            head = claims.head(item.body.get("ledger_head"))
+            if head is not None:
+                heads[site] = head
 
     tasks = {
         terms.name: ProtocolMessage("close", terms.name, number, {"plan": plan.digest, "run": run, "status": status})
