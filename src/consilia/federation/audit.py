@@ -19,7 +19,7 @@ class AuditLog:
 
     Guarantees:
         What cannot be written down does not leave: `note` raises before the message is sent. A line says how many bytes left,
-        in which run and round, why, and their SHA-256; never what they hold.
+        why, in which round, of which run or plan, and their SHA-256; never what they hold.
     """
 
     def __init__(self, path: Path) -> None:

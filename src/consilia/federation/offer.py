@@ -13,12 +13,12 @@ from consilia.plan.load import canonical, from_json
 from consilia.plan.schema import Plan
 
 RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")  # a run's id names its folder
-_INITIAL = ("path", "labels_path")
+_FILES = ("path", "labels_path")
 
 
 def travelling(plan: Plan) -> Plan:
     """Return the plan as it is sent: of files only their names, for where they lie is each member's own."""
-    data = plan.data.model_copy(update={key: _base(getattr(plan.data, key)) for key in _INITIAL})
+    data = plan.data.model_copy(update={key: _base(getattr(plan.data, key)) for key in _FILES})
     model = plan.model.model_copy(update={"initial": _base(plan.model.initial)})
     secure = plan.secure_sum.model_copy(update={"policy": _base(plan.secure_sum.policy)})
     return plan.model_copy(update={"data": data, "model": model, "secure_sum": secure})
