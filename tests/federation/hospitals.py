@@ -65,7 +65,7 @@ def found(folder: Path, *, names: tuple[str, ...] = HOSPITALS, policy: str = POL
     world = World.made(folder, datetime.now(UTC), roles)  # type: ignore[arg-type]
     for name in names:
         (folder / name / "site.toml").write_text(
-            f'coordinator = "localhost:{port}"\nheartbeat_seconds = 0.5\nretry_cap_seconds = 1\n[data.heart]\n'
+            f'coordinator = "localhost:{port}"\nretry_cap_seconds = 1\n[data.heart]\n'
         )
         (folder / name / "policy.toml").write_text(policy)
     (folder / "olga" / "operator.toml").write_text(f'coordinator = "localhost:{port}"\n')

@@ -45,7 +45,6 @@ class SiteConfig(Section):
     policy: str = Field("policy.toml", description="What this site agrees to; relative to site.toml.")
     data: dict[Name, DataSet] = Field(description="Data sets by the name that plans and ledgers know them by.")
     retry_cap_seconds: Positive = Field(30.0, description="Longest wait between two attempts to reach the coordinator.")
-    heartbeat_seconds: Positive = Field(15.0, description="How often the site says that it is there.")
 
 
 class Timing(Section):
