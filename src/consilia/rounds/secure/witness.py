@@ -4,7 +4,8 @@ import json
 from collections.abc import Callable
 
 from consilia.core.canonical import canonical_bytes
-from consilia.core.errors import ProtocolError, StoreError
+from consilia.core.errors import Problem, ProtocolError, StoreError
+from consilia.crypto.signing import verify
 from consilia.rounds.secure.sessions import Party
 from consilia.secagg import transcript
 from consilia.secagg.transcript import Entry, Witness
@@ -22,8 +23,9 @@ class Watch:
             it sent nothing.
 
     Guarantees:
-        An entry that contradicts what this site sent, voted for or was given makes it refuse every later session of the run,
-        as long as its process lives; one that fits could only come after it.
+        A signed entry that contradicts what this site sent, voted for or was given makes it refuse every later session of the
+        run, as long as its process lives; one that fits could only come after it. An entry that the coordinator did not sign
+        costs the session that it came with.
         What an entry proves, and what not: `secagg.transcript`.
     """
 
@@ -32,7 +34,7 @@ class Watch:
         self._party = party
         self._store = store
         self._remembered = remembered
-        self._broken: ProtocolError | None = None
+        self._broken: tuple[Problem, ...] = ()
         self._last: Entry | None = None
         for raw in store.transcript(run):
             self._last = _read(raw)
@@ -47,8 +49,9 @@ class Watch:
         Raises:
             ProtocolError: If one does not fit; it is not kept.
         """
-        if self._broken is not None:
-            raise self._broken
+        if self._broken:
+            # A fresh error: one that is raised again holds on to every frame that it was ever raised in.
+            raise ProtocolError(self._broken)
         if not isinstance(entries, list):
             raise ProtocolError.of(f"site {self._party.identity.name}", needs="the transcript as a list of entries",
                                    got=type(entries).__name__, hint="Both ends must run compatible versions")  # fmt: skip
@@ -62,7 +65,9 @@ class Watch:
                     site=self._party.identity.name, witness=self._witness(entry), model=given,
                 )  # fmt: skip
             except ProtocolError as error:
-                self._broken = error
+                # Without its signature the coordinator has said nothing: the bytes were damaged, or are somebody else's.
+                if verify(self._party.coordinator, entry.signature, entry.text):
+                    self._broken = tuple(error.problems)
                 raise
             self._store.note(self._run, entry.round, canonical_bytes(entry.to_json()))
             self._last = entry

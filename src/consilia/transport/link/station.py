@@ -16,7 +16,7 @@ from consilia.transport.link.packets import Begin, Reason
 from consilia.transport.link.spool import Incoming, Spool
 
 _log = logging.getLogger("consilia.hub")
-_REMEMBERED = 256  # answered messages of a site whose answers are known again
+_REMEMBERED = 64  # answered messages of a site whose answers are known again; a site has 16 at a time
 _MISSED = 3  # heartbeats
 _UNDER_WAY = 1 << 24  # bytes of all sites in each direction; beyond that a site has 64 kB
 _WHY = {
