@@ -1,5 +1,6 @@
 """A real site: what it agrees to, what it refuses, and that nothing else moves it."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,8 @@ from tests.federation.hospitals import HOSPITALS, POLICY, found, plan_text, serv
 from consilia.core.canonical import Json
 from consilia.core.update import ProtocolMessage
 from consilia.core.wire import decode, encode
+from consilia.data.builtin import heart
+from consilia.federation.assemble import RowShape, assemble
 from consilia.federation.offer import Offer, travelling
 from consilia.federation.proposal import Proposal
 from consilia.plan.load import from_text
@@ -117,3 +120,23 @@ def test_a_run_ends_here_only_when_the_site_itself_closed_it(tmp_path: Path) -> 
             assert isinstance(answer, ProtocolMessage)
             assert answer.kind == kind
             assert (site._store.consents.accepted("heart-1") is not None) == open_then
+
+
+@pytest.mark.parametrize("mode", ["masks", "none"])
+def test_sites_that_a_coordinator_made_up_do_not_count(tmp_path: Path, mode: str) -> None:
+    counts = dict.fromkeys(("Hungary", "ghost a", "ghost b", "ghost c"), 400)
+    registered = "[sites.counts]\n" + "".join(f'"{name}" = {count}\n' for name, count in counts.items())
+    text = plan_text().replace('counts = "public"', registered).replace(f"only = {json.dumps(HOSPITALS)}", "")
+    if mode == "none":
+        text = text.replace('mode = "masks"', 'mode = "none"').replace('"distributed"', '"site"')
+    plan = travelling(from_text(text))
+    with services(found(tmp_path)) as sites:
+        site = sites["Hungary"]
+        shape = RowShape(tuple(heart.load().input_shape), 2)
+        digest = assemble(plan, shape, counts, None).run_plan.digest  # all else is as it should be
+        task = ProtocolMessage("offer", "Hungary", 0, Offer("heart-1", plan, counts, digest).body())
+        answer = decode(site.handle(encode(task)), who="test")
+        assert isinstance(answer, ProtocolMessage)
+        assert answer.body["answer"] == "refused"
+        assert "ghost a, ghost b, ghost c" in str(answer.body["clauses"])
+        assert site._store.consents.accepted("heart-1") is None

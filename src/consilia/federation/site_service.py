@@ -130,6 +130,10 @@ class SiteService:
         if plan.digest != offer.digest:
             told = f"the plan's digest here is {plan.digest}; the offer says {offer.digest}"
             return self._decide(offer, "refused", (told,))
+        strangers = sorted({terms.name for terms in plan.sites} - set(self._keys().roster.by_name))
+        if strangers:  # else a coordinator could make up the sites that a policy asks for
+            told = f"the plan's sites must be on the roster; these are not: {', '.join(strangers)}"
+            return self._decide(offer, "refused", (told,))
         verdict = self._judge(plan)
         if verdict.answer == "accepted":
             self._hold_to_limit(plan.population)
