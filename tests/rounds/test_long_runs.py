@@ -48,11 +48,11 @@ def test_what_both_halves_keep_is_that_of_a_few_rounds(
 
     def look(record: dict[str, Json]) -> None:
         halves = [one.gatherer, *(site._sums for site in one.simulation.sites.values())]
-        kept.append([held(half) for half in halves])
+        kept.append([held(halves[0]), max(held(half) for half in halves[1:])])  # with paillier one site opens a sum
 
     one.coordinator.train(look)
     # A site still remembers which sums it opened: 32 bytes for each of an update and its scores.
-    assert all(late - early <= 5 * 2 * 32 + 200 for early, late in zip(kept[3], kept[8], strict=True)), kept
+    assert all(late - early <= 5 * 2 * 32 + 400 for early, late in zip(kept[3], kept[8], strict=True)), kept
     assert min(kept[8]) > 500  # or nothing was looked at
 
 
