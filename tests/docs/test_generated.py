@@ -17,7 +17,9 @@ REFERENCE = ROOT / "docs" / "reference"
 
 
 @pytest.mark.parametrize(
-    "script", [cli_reference, plan_reference, policy_reference, secure_sum_costs], ids=["cli", "plan", "policy", "costs"]
+    "script",
+    [cli_reference, plan_reference, policy_reference, secure_sum_costs],
+    ids=["cli", "plan", "policy", "costs"],
 )
 def test_page_is_up_to_date(script: ModuleType) -> None:
     assert script.PAGE.read_text(encoding="utf-8") == script.page(), f"run: python {script.__file__}"

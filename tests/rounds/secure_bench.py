@@ -76,7 +76,7 @@ def watch(one: Bench) -> Seen:
     gather = gatherer.updates
 
     def updates(number: int, *rest: Any) -> Gathered:
-        gathered = gather(number, *rest)
+        gathered: Gathered = gather(number, *rest)
         # A copy: what comes of the sum is computed in its place.
         seen.out[number] = replace(gathered, total=None if gathered.total is None else gathered.total.copy())
         return gathered

@@ -78,4 +78,5 @@ class WeightedMean:
         denominator = acc.weight if self.denominator is None else self.denominator
         if denominator <= 0:
             return np.zeros_like(total)
-        return np.divide(total, denominator, out=total)
+        total /= denominator
+        return total

@@ -85,7 +85,7 @@ def to_bytes(state: TrainingState) -> bytes:
     parts, at = [], 0
     for name, value in tensors.items():
         kind = np.dtype(_KINDS[value.dtype.itemsize])
-        parts.append(memoryview(np.ascontiguousarray(value, kind)).cast("B"))
+        parts.append(np.ascontiguousarray(value, kind).data.cast("B"))
         header[name] = {
             "dtype": f"F{8 * kind.itemsize}",
             "shape": [*value.shape],

@@ -26,7 +26,9 @@ def test_both_ends_renew_while_they_run(tmp_path: Path, monkeypatch: pytest.Monk
             assert world.load("north").trusted != old.trusted
             stage.server.reload(hub.refreshed())
             assert stage.ask(b"two") == [b"re two"]
-        with stage.site("north", LongPoll(stage.address, old)):  # what it was started with is no longer good for anything
+        with stage.site(
+            "north", LongPoll(stage.address, old)
+        ):  # what it was started with is no longer good for anything
             until(stage.connected)
             assert stage.ask(b"three") == [b"re three"]
     finally:
