@@ -14,6 +14,7 @@ from consilia.plan.values import Count, Name, Positive, Section
 Address = Annotated[str, Field(min_length=3, max_length=255, pattern=r"^[^\s/]+:\d{1,5}$")]
 Chance = Annotated[float, Field(ge=0, le=1)]
 _Config = TypeVar("_Config", bound=Section)
+_START = "Name the file with --config; docs/howto/run-a-coordinator.md and consilia site init say what is in it"
 
 
 class DataSet(Section):
@@ -96,7 +97,7 @@ def read_config(path: Path, kind: type[_Config]) -> _Config:
     """
     who = f"file {path}"
     try:
-        raw = tomllib.loads(read_text(path, noun="config"))
+        raw = tomllib.loads(read_text(path, noun="config", start=_START))
     except (ValueError, RecursionError) as error:
         raise PlanError.of(who, needs="TOML", got=f"{error}" or type(error).__name__,
                            hint='Lines look like  key = "text", below a [section]') from None  # fmt: skip
