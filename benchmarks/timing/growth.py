@@ -4,8 +4,6 @@ from collections.abc import Sequence
 
 from scipy.stats import theilslopes
 
-from consilia.core.canonical import Json
-
 
 def growth(places: Sequence[float], values: Sequence[float], per: float) -> dict[str, float]:
     """Return the slope of values over places, and its 95 % interval, as what they grow by in so many places.
@@ -26,6 +24,6 @@ def growth(places: Sequence[float], values: Sequence[float], per: float) -> dict
     }
 
 
-def last_two_thirds(samples: Sequence[dict[str, Json]]) -> list[dict[str, Json]]:
+def last_two_thirds(samples: Sequence[dict[str, float]]) -> list[dict[str, float]]:
     """Return the samples after the first third, in which caches fill and memory finds its level."""
     return list(samples[len(samples) // 3 :])

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -15,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.timing.links import consortium
-from consilia.core.canonical import Json
 from consilia.federation.offer import travelling
 from consilia.plan.load import canonical, from_text
 from consilia.transport.credentials.credentials import Credentials
@@ -24,6 +24,7 @@ from consilia.transport.grpc.control import call
 ROOT = Path(__file__).resolve().parent.parent.parent
 PATIENCE = 600.0  # seconds without a round
 RUN = "soak"
+CACHE = 2000 / 1024  # MB of pages that SQLite keeps of a database, as it is set from the start
 _POLICY = """
 [approval]
 mode = "never"
@@ -62,8 +63,7 @@ noise = "{noise}"
 [aggregation]
 deadline_seconds = 20
 [evaluation]
-metrics = "public"
-every = 10
+{metrics}
 {secure}"""
 
 
@@ -79,7 +79,7 @@ class Shape:
         every: Rounds between two looks.
         kill: Rounds between two kills.
         cut: Seconds between two breaks of a line, in each process, on average.
-        fault: How likely a message is dropped, delayed, repeated, reordered, corrupted: each of the five.
+        faults: How likely a message is dropped, delayed, repeated, reordered, corrupted.
     """
 
     mode: str = "plain"
@@ -89,7 +89,7 @@ class Shape:
     every: int = 10
     kill: int = 50
     cut: float = 10.0
-    fault: float = 0.02
+    faults: Sequence[float] = (0.02, 0.02, 0.02, 0.02, 0.02)
 
     @property
     def sites(self) -> list[str]:
@@ -109,10 +109,11 @@ class Shape:
     def plan(self) -> str:
         """The plan, TOML."""
         fewest = len(self.sites) // 2 + 1
-        secure = f'[secure_sum]\nmode = "masks"\nadversary = "passive"\ndropouts = {len(self.sites) - fewest}\n'
         masked = self.mode == "masks"
+        secure = f'[secure_sum]\nmode = "masks"\nadversary = "passive"\ndropouts = {len(self.sites) - fewest}\n'
+        metrics = 'metrics = "hidden"' if masked else 'metrics = "public"\nevery = 10'
         return _PLAN.format(sites=len(self.sites), rounds=self.rounds, noise="distributed" if masked else "site",
-                            secure=secure if masked else "")  # fmt: skip
+                            metrics=metrics, secure=secure if masked else "")  # fmt: skip
 
 
 @dataclass
@@ -130,7 +131,7 @@ class Soak:
 
     shape: Shape
     folder: Path
-    samples: dict[str, list[dict[str, Json]]] = field(default_factory=dict)
+    samples: dict[str, list[dict[str, float]]] = field(default_factory=dict)
     kills: dict[str, int] = field(default_factory=dict)
     status: str = ""
     reason: str | None = None
@@ -170,7 +171,7 @@ class Processes:
         process.kill()
         process.wait()
 
-    def look(self, name: str) -> dict[str, Json]:
+    def look(self, name: str) -> dict[str, float]:
         """Return what a process takes now (Linux)."""
         place = Path(f"/proc/{self._running[name].pid}")
         status = dict(line.split(":", 1) for line in (place / "status").read_text().splitlines() if ":" in line)
@@ -227,7 +228,8 @@ def soak(shape: Shape, folder: Path, program: Sequence[str] = ("-m", "consilia")
     """
     made = Soak(shape, folder)
     consortium(folder, shape.sites, ["olga"])
-    rates = "".join(f"{kind} = {shape.fault}\n" for kind in ("drop", "delay", "repeat", "reorder", "corrupt"))
+    kinds = ("drop", "delay", "repeat", "reorder", "corrupt")
+    rates = "".join(f"{kind} = {rate}\n" for kind, rate in zip(kinds, shape.faults, strict=True))
     (folder / "hub" / "coordinator.toml").write_text(
         f'listen = "127.0.0.1:0"\nstatus = "127.0.0.1:0"\n[timing]\nheartbeat_seconds = 2\n[rehearsal]\n{rates}'
     )
@@ -261,7 +263,7 @@ def running(folder: Path, shape: Shape, program: Sequence[str]) -> Iterator[Proc
 def _watch(made: Soak, processes: Processes) -> None:
     shape, looked, killed, seen = made.shape, 0, 0, time.monotonic()
     groups = shape.groups
-    watched = ["coordinator", *(names[0] for names in groups[: len(shape.steady)])]
+    watched = {"coordinator": ["coordinator"], **{names[0]: names for names in groups[: len(shape.steady)]}}
     mortal = [names[0] for names in groups[len(shape.steady) :]]
     at = -1
     while True:
@@ -275,8 +277,8 @@ def _watch(made: Soak, processes: Processes) -> None:
             raise TimeoutError(f"no round after round {at}")
         if at // shape.every > looked:
             looked = at // shape.every
-            for name in watched:
-                made.samples.setdefault(name, []).append({"round": at, **processes.look(name), **_disk(made, name)})
+            for name, who in watched.items():
+                made.samples.setdefault(name, []).append({"round": at, **processes.look(name), **_disk(made, who)})
         if mortal and at // shape.kill > killed:
             name = mortal[killed % len(mortal)]
             killed = at // shape.kill
@@ -286,9 +288,16 @@ def _watch(made: Soak, processes: Processes) -> None:
         time.sleep(0.2)
 
 
-def _disk(made: Soak, name: str) -> dict[str, Json]:
-    store = made.folder / "hub" / "home" / "coordinator.sqlite"
-    if name != "coordinator":
-        store = made.folder / name / "home" / "sites" / f"{name}.sqlite"
-    log = store.with_name(store.name + "-wal")
-    return {"store_mb": store.stat().st_size / 2**20, "wal_mb": log.stat().st_size / 2**20 if log.exists() else 0.0}
+def _disk(made: Soak, names: Sequence[str]) -> dict[str, float]:
+    """Return what the databases of one process take: in files, in the longest write-ahead log, and in cached pages at most."""
+    store, log, cached = 0.0, 0.0, 0.0
+    for name in names:
+        home = made.folder / ("hub" if name == "coordinator" else name) / "home"
+        path = home / "coordinator.sqlite" if name == "coordinator" else home / "sites" / f"{name}.sqlite"
+        ahead = path.with_name(path.name + "-wal")
+        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as sql:
+            pages = sql.execute("PRAGMA page_count").fetchone()[0] * sql.execute("PRAGMA page_size").fetchone()[0]
+        store += pages / 2**20
+        cached += min(pages / 2**20, CACHE)
+        log = max(log, ahead.stat().st_size / 2**20 if ahead.exists() else 0.0)
+    return {"store_mb": store, "wal_mb": log, "cache_mb": cached}
