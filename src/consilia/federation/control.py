@@ -120,7 +120,9 @@ class Control:
     def _outcome(self, run: str) -> dict[str, Any]:
         """Return what a run that has ended came to; read once."""
         if run not in self._outcomes:
-            result = self._service.result(run) or {}
+            result = self._service.result(run)
+            if result is None:  # none yet, or it never began
+                return {}
             self._outcomes[run] = {
                 "rounds": result.get("rounds"), "digest": result.get("plan_digest"), "epsilon": result.get("epsilon"),
                 "accuracy": result.get("accuracy"),

@@ -100,6 +100,7 @@ class CoordinatorService:
 
     def serve(self, stop: threading.Event) -> None:
         """Work until told to stop; a run that is under way then goes on when the service starts again."""
+        self._hand_over_what_is_left()
         while not stop.is_set():
             self._changed.clear()
             for queued in self.queue.open():
@@ -107,6 +108,22 @@ class CoordinatorService:
                     return
                 self._look_after(queued, stop)
             self._changed.wait(_STEP)
+
+    def _hand_over_what_is_left(self) -> None:
+        """Hand over the results of runs whose coordinator was killed right after their last transaction."""
+        for one in self.queue.all():
+            folder = self._home / "runs" / one.run
+            if one.status in ("done", "stopped", "failed") and folder.is_dir() and not (folder / JOURNAL).exists():
+                try:
+                    self._hand_over(one.run)
+                except StoreError as error:
+                    _log.error("the result of run %s cannot be handed over: %s", one.run, error)
+
+    def _hand_over(self, run: str) -> None:
+        folder = self._home / "runs" / run
+        with Journal.open(self._place, run=run, read_only=True) as journal:
+            journal.export(folder / JOURNAL)
+        self._ended(folder)
 
     def _look_after(self, queued: QueuedRun, stop: threading.Event) -> None:
         try:
@@ -217,10 +234,9 @@ class CoordinatorService:
                 end = "failed", str(error)
             if end is not None:
                 give_up(assembled, means, journal, state, folder, *end)
-            journal.export(folder / JOURNAL)
         self.progress.pop(queued.run, None)
         _log.info("run %s ended: %s", queued.run, journal.status)
-        self._ended(folder)
+        self._hand_over(queued.run)
 
     def _between_rounds(
         self, progress: Progress, state: TrainingState, run: str, stop: threading.Event

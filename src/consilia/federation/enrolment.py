@@ -40,10 +40,6 @@ class Enrolment:
         """The sites that may yet agree, in order."""
         return [name for name in self.names if self.answers.get(name) not in ("accepted", "refused")]
 
-    def lost(self, site: str) -> None:
-        """Forget that a site agreed: it was restarted, or is another process now."""
-        self.answers.pop(site, None)
-
     def survey(self, transport: Transport, offer: Offer, sites: Iterable[str], timeout: float) -> None:
         """Ask sites what their rows look like."""
 

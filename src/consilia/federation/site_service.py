@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -125,8 +126,12 @@ class SiteService:
         if clauses:
             return self._decide(offer, "refused", clauses)
         self._keep_initial(offer, task.payload)
-        rows = self._read(offer)
-        plan = self._assembled(offer, rows).run_plan
+        try:
+            rows = self._read(offer)
+            plan = self._assembled(offer, rows).run_plan
+        except Exception:
+            self._drop_initial(offer.run)  # an offer that comes to nothing leaves nothing
+            raise
         if plan.digest != offer.digest:
             told = f"the plan's digest here is {plan.digest}; the offer says {offer.digest}"
             return self._decide(offer, "refused", (told,))
@@ -142,6 +147,8 @@ class SiteService:
 
     def _decide(self, offer: Offer, answer: str, clauses: tuple[str, ...]) -> bytes:
         """Answer an offer; what was agreed to is on disk before."""
+        if answer == "refused":
+            self._drop_initial(offer.run)
         self._store.consents.note(offer.run, offer.digest, answer, _stored(offer), clauses)
         told = (answer, offer.run, offer.digest, "; ".join(clauses) or "no clause is broken")
         if told != self._told:  # once, however often it is asked
@@ -176,9 +183,14 @@ class SiteService:
         )
 
     def _hold_to_limit(self, population: str) -> None:
-        """Have the ledger hold runs to the policy's limit: two of them may have been judged at the same time."""
-        limit = ledger_limit(self._policy(), population)
-        if self._store.limit(population) != limit:
+        """Have the ledger hold runs to the policy's limit: two of them may have been judged at the same time.
+
+        Only a limit that names the data set raises one that was in force: a steward may have set that by command.
+        """
+        policy, held = self._policy(), self._store.limit(population)
+        limit = ledger_limit(policy, population)
+        named = population in policy.privacy.max_epsilon_sets  # then a number meant for this very data set
+        if limit != held and (named or (limit is not None and (held is None or limit < held))):
             self._store.set_limit(population, limit)
 
     def _take_part(self, task: ProtocolMessage, frame: Bytes) -> bytes:
@@ -252,6 +264,9 @@ class SiteService:
             path = self._initial(offer)
             path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(path, bytes(payload))
+
+    def _drop_initial(self, run: str) -> None:
+        shutil.rmtree(self._home / "runs" / run, ignore_errors=True)
 
     def _policy(self) -> Policy:
         return Policy.read(self._folder / self._config.policy)

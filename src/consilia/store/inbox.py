@@ -27,7 +27,8 @@ class Inbox:
         who: How errors name it.
 
     Guarantees:
-        A message that was answered is answered by the same bytes or not at all, whatever process asks.
+        A message that was answered is answered by the same bytes or not at all, whatever process asks, among the newest
+        `REMEMBERED`; an older one is of a round that is over, which the ledger and the sums refuse by themselves.
     """
 
     def __init__(self, engine: Engine, who: str) -> None:
