@@ -94,9 +94,9 @@ class Processes:
 
 
 @contextlib.contextmanager
-def processes(folder: Path) -> Iterator[Processes]:
+def processes(folder: Path | Processes) -> Iterator[Processes]:
     """Kill whatever is left."""
-    made = Processes(folder)
+    made = folder if isinstance(folder, Processes) else Processes(folder)
     try:
         yield made
     finally:

@@ -1,5 +1,6 @@
 """`consilia submit`, `status` and `stop`: what an operator asks of a coordinator."""
 
+import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -85,6 +86,7 @@ def _ask(config: Path, request: "Mapping[str, Json]") -> dict[str, Any]:
     from consilia.federation.site_process import member
     from consilia.transport.grpc.control import call
 
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what it would print is no help; our message is
     told = read_config(config, OperatorConfig)
     return call(told.coordinator, member(config.resolve().parent, "operator"), dict(request))
 

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from consilia.core.canonical import Json
-from consilia.core.errors import PlanError
+from consilia.core.errors import PlanError, Problem
 from consilia.core.version import VERSION
 from consilia.federation.coordinator_service import CoordinatorService
 from consilia.federation.offer import RUN, travelling
 from consilia.plan.load import canonical, from_json
 from consilia.plan.rules import broken
+from consilia.plan.schema import Plan
 from consilia.store.runs import QueuedRun
 from consilia.transport.credentials.book import Book, Entry
 from consilia.transport.link.hub import Seen
@@ -64,16 +65,23 @@ class Control:
     def _submit(self, operator: Entry, request: Mapping[str, Json]) -> dict[str, Json]:
         run = _text(request, "run")
         plan = travelling(from_json(request.get("plan")))
-        problems = broken(plan)
+        problems = [*broken(plan), *self._strangers(plan)]
         if problems:
             raise PlanError(problems)
         self._service.queue.submit(run, json.dumps(canonical(plan)), by=operator.name)
         self._service.wake()
         return {"run": run}
 
+    def _strangers(self, plan: Plan) -> list[Problem]:
+        known = sorted(self._book().sites.by_name)
+        return [
+            Problem("plan key sites.only", "sites on the roster", repr(name), f"On it are: {', '.join(known)}")
+            for name in plan.sites.only or []
+            if name not in known
+        ]
+
     def _stop(self, operator: Entry, run: str) -> dict[str, Json]:
-        self._service.queue.ask_stop(run, by=operator.name)
-        self._service.wake()
+        self._service.stop(run, by=operator.name)
         return {"run": run}
 
     def _each_site(self) -> list[Json]:

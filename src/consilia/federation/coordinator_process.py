@@ -13,7 +13,7 @@ from consilia.federation.config import CoordinatorConfig, Rehearsal, read_config
 from consilia.federation.control import Control
 from consilia.federation.coordinator_service import CoordinatorService
 from consilia.federation.metrics import Figures, registry_of
-from consilia.federation.site_process import member
+from consilia.federation.site_process import member, sole
 from consilia.federation.status_server import StatusServer
 from consilia.rounds.ports import Transport
 from consilia.transport.faults import Faulty, Rates, seeded
@@ -45,7 +45,7 @@ class CoordinatorProcess:
         self.credentials = member(folder, "coordinator")
         home = folder / config.home
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._open: list[Callable[[], None]] = []
+        self._open: list[Callable[[], None]] = [sole(home / "coordinator.lock", "the coordinator").close]
         try:
             self.hub = Hub(
                 home / "spool", heartbeat=config.timing.heartbeat_seconds, upload_floor=config.timing.upload_floor_bytes,

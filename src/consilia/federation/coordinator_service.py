@@ -15,6 +15,7 @@ from consilia.crypto.signing import SigningKey
 from consilia.federation.assemble import Assembled, assemble
 from consilia.federation.attesting import attester_of, policy_of
 from consilia.federation.conduct import conduct, first_state, give_up, pin
+from consilia.federation.interruptible import Interruptible
 from consilia.federation.means import Means
 from consilia.federation.offer import Surveyed
 from consilia.federation.proposal import Proposal
@@ -93,6 +94,7 @@ class CoordinatorService:
         self.queue = RunQueue(place)
         self.progress: dict[str, Progress] = {}
         self._changed = threading.Event()
+        self._conducted: str | None = None
 
     def wake(self) -> None:
         """Look at the queue now: something came in."""
@@ -152,8 +154,19 @@ class CoordinatorService:
             return "stopped", "stopped by an operator"
         why = progress.proposal.hopeless()
         if why is None and self._clock() - progress.since > self._limit:
-            why = f"not enough sites agreed in {self._limit / 3600:g} hours: {_still_out(progress.proposal)}"
+            why = f"not enough sites agreed in {self._limit / 3600:g} hours: {progress.proposal.still_out()}"
         return None if why is None else ("failed", why)
+
+    def stop(self, run: str, *, by: str) -> None:
+        """Have a run end: the round that is under way is given up where it waits.
+
+        Raises:
+            StoreError: If there is no such run, or the store cannot be written.
+        """
+        self.queue.ask_stop(run, by=by)
+        if self._conducted == run:
+            self._hub.give_up(f"run {run} was asked to stop by {by}")
+        self.wake()
 
     def close(self) -> None:
         """Let go of the queue."""
@@ -222,8 +235,10 @@ class CoordinatorService:
             self._journal(queued, assembled) as journal,
         ):
             names = {terms.name for terms in plan.sites}
-            means = Means(self._rounds, self._roster().among(names), self._signing, policy, attester)
+            moves = Interruptible(self._rounds, lambda: self.queue.stop_asked(queued.run))
+            means = Means(moves, self._roster().among(names), self._signing, policy, attester)
             state = from_bytes(journal.state)
+            self._conducted = queued.run
             try:
                 if end is None:
                     between = self._between_rounds(progress, state, queued.run, stop)
@@ -234,6 +249,7 @@ class CoordinatorService:
                 end = "failed", str(error)
             if end is not None:
                 give_up(assembled, means, journal, state, folder, *end)
+        self._conducted = None
         self.progress.pop(queued.run, None)
         _log.info("run %s ended: %s", queued.run, journal.status)
         self._hand_over(queued.run)
@@ -279,9 +295,3 @@ class CoordinatorService:
                                got=f"{plan.digest[:12]} from this version of Consilia",
                                hint="Restore the version it began with, or submit the plan again")  # fmt: skip
         return journal
-
-
-def _still_out(proposal: Proposal) -> str:
-    answers, reasons = proposal.enrolment.answers, proposal.enrolment.reasons
-    return "; ".join(f"{name}: {reasons.get(name) or answers.get(name, 'never connected')}" for name in proposal.names
-                     if answers.get(name) != "accepted")  # fmt: skip

@@ -119,7 +119,18 @@ class Proposal:
             return None
         reasons = "; ".join(f"{name}: {self.enrolment.reasons.get(name, 'refused')}" for name in self.names
                             if name not in may)  # fmt: skip
-        return f"{len(may)} of {len(self.names)} sites may take part, {self.needed()} must ({reasons})"
+        must = (
+            f"{self.needed()} must"
+            if self.counts() is not None
+            else "all must, as the plan registers no numbers of rows"
+        )
+        return f"{len(may)} of {len(self.names)} sites may take part, {must} ({reasons})"
+
+    def still_out(self) -> str:
+        """Return which sites have not agreed, and why."""
+        answers, reasons = self.enrolment.answers, self.enrolment.reasons
+        return "; ".join(f"{name}: {reasons.get(name) or answers.get(name, 'never connected')}" for name in self.names
+                         if answers.get(name) != "accepted")  # fmt: skip
 
     def _may_agree(self, name: str) -> bool:
         return self.enrolment.answers.get(name) != "refused"

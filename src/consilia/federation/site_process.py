@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from consilia.core.errors import PlanError
+from consilia.core.errors import PlanError, StoreError
 from consilia.federation.audit import AuditLog
 from consilia.federation.config import SiteConfig, read_config
 from consilia.federation.site_service import SiteService
 from consilia.plan.policy import Policy
 from consilia.rounds.secure.sessions import Party
 from consilia.store.ledger_store import SiteStore
+from consilia.store.locks import FileLock
 from consilia.transport.credentials.credentials import Credentials
 from consilia.transport.credentials.names import Role
 from consilia.transport.grpc.link import GrpcLink
@@ -68,6 +69,20 @@ def open_service(path: Path) -> Iterator[tuple[SiteConfig, SiteStore, SiteServic
         yield config, store, SiteService(config, folder, store, partial(party_of, credentials))
 
 
+def sole(path: Path, who: str) -> FileLock:
+    """Return the lock of the one process that works in a folder; it ends with the process.
+
+    Raises:
+        StoreError: If another process holds it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    held = FileLock.take(path, who)
+    if held is None:
+        raise StoreError.of(who, needs=f"the folder {path.parent} for itself", got="another process that works in it",
+                            hint="It is running already: look for its log, or end it")  # fmt: skip
+    return held
+
+
 class SiteProcess:
     """A site, ready to be run.
 
@@ -85,6 +100,7 @@ class SiteProcess:
         self.credentials = member(folder, "site")
         Policy.read(folder / self.config.policy)
         home = folder / self.config.home
+        self._alone = sole(home / "site.lock", f"site {self.credentials.name}")
         self.store = ledger_of(self.config, folder, self.credentials.name)
         self.service = SiteService(self.config, folder, self.store, self._party)
         self._courier = Courier(
@@ -98,6 +114,7 @@ class SiteProcess:
             self._courier.run(stop)
         finally:
             self.store.close()
+            self._alone.close()
 
     def _party(self) -> Party:
         self.credentials = self.credentials.refreshed()

@@ -92,6 +92,7 @@ class SiteService:
         offer = Offer.read(task.body, who=f"site {self.name}")
         clauses = self._first_look(offer)
         if clauses:
+            self._decide(offer, "refused", clauses)  # for the steward to see
             return self._answer("refused", offer, {"clauses": list(clauses)})
         rows = self._read(offer)
         told = None

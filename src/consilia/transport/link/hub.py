@@ -114,6 +114,15 @@ class Hub:
             if not hopeless and not self._wait(end, of):
                 return
 
+    def give_up(self, reason: str) -> None:
+        """Give up all that no answer has come to; whoever waits for it is told so at once. Called from any thread."""
+        for station in self._all():
+            for id in list(station.letters):
+                if station.give_up(id):
+                    with self._board.changed:
+                        self._board.results.append(Gone(station.name, reason))
+                        self._board.changed.notify_all()
+
     def sites(self) -> dict[str, Seen]:
         """Return every site that has been connected or sent to."""
         now = self._board.clock()
