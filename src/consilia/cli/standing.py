@@ -82,7 +82,9 @@ def _runs(runs: list[dict[str, Any]]) -> Table:
     table = _table("run", "status", "rounds", "accuracy", "")
     for run in runs:
         status = Text(run["status"], _STYLES.get(run["status"], ""))
-        table.add_row(run["run"], status, _rounds(run), share(run["accuracy"], missing=""), run["reason"] or _waits(run))
+        table.add_row(
+            run["run"], status, _rounds(run), share(run["accuracy"], missing=""), run["reason"] or _waits(run)
+        )
     return table
 
 

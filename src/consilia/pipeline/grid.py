@@ -197,7 +197,7 @@ class Grid:
 
     def decode(self, total: Array, context: SumContext) -> Array:
         """Return the sum in units, shape (d,), float64."""
-        return np.asarray(total, np.float64) / self.scale
+        return np.divide(total, self.scale, dtype=np.float64)  # no copy in doubles before it
 
 
 def require_room(ring: Ring, sites: int, largest: int, *, noise: int) -> None:

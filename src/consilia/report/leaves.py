@@ -49,7 +49,13 @@ def _readiness(facts: Facts) -> tuple[Row, ...]:
     found = facts.get("asynchronous")
     if found is None or found["mode"] != "two-phase":
         return ()
-    return (Row("Readiness", "that an update waits, and of which model", "the update stays at the site until a round takes it"),)
+    return (
+        Row(
+            "Readiness",
+            "that an update waits, and of which model",
+            "the update stays at the site until a round takes it",
+        ),
+    )
 
 
 def _size(facts: Facts) -> str:

@@ -29,6 +29,7 @@ def site(case: dict[str, str]) -> None:
     crash._target, crash._remaining = name, int(count or 1)
     home, stop = Path(case["home"]), threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
     def note(kind: str, *values: str) -> None:
         with (home / kind).open("a") as file:
@@ -53,6 +54,9 @@ def main() -> None:
     """Start and stop sites as told."""
     if "torch" in sys.modules:
         raise RuntimeError("a site's courier must not need torch")
+    signal.pthread_sigmask(
+        signal.SIG_BLOCK, {signal.SIGTERM}
+    )  # a site that is told to stop before it can hear hears it later
     for line in sys.stdin:
         case = json.loads(line)
         if "stop" in case:

@@ -98,7 +98,8 @@ class Desk:
         """Forget an answer that the coordinator has."""
         self._held.pop(letter.reply, None)
         self._answers.pop(letter.reply, None)
-        self._leaving.pop(letter.id, None)
+        if self._leaving.pop(letter.id, None) is not None:  # confirmed before this end noticed that it had gone out
+            crash_point("courier.sent")
 
     def refused(self, id: bytes, reason: Reason) -> None:
         """Forget an answer that the coordinator does not take, or a message that it no longer awaits an answer to."""
