@@ -89,7 +89,7 @@ def test_exit_codes_follow_the_tree_of_errors(
 
 
 def test_interruption_says_how_to_go_on(call: Call, heart: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stop(plan: object, out: Path, on_round: object) -> None:
+    def stop(plan: object, out: Path, on_round: object, **_engine: object) -> None:
         out.mkdir()
         (out / "journal.sqlite").touch()
         raise KeyboardInterrupt
@@ -107,7 +107,7 @@ def test_interruption_finds_the_folder_that_the_run_chose(
     Path("runs/old").mkdir(parents=True)
     Path("runs/old/journal.sqlite").touch()
 
-    def stop(plan: object, out: None, on_round: object) -> None:
+    def stop(plan: object, out: None, on_round: object, **_engine: object) -> None:
         Path("runs/new").mkdir()
         Path("runs/new/journal.sqlite").touch()
         raise KeyboardInterrupt

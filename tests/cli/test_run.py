@@ -169,13 +169,13 @@ def test_a_run_that_is_still_going_has_a_report_but_no_export(
     call: Call, heart: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop_after(rounds: int) -> Callable[..., Any]:
-        def train(plan: Any, out: Path, on_round: Callable[..., None]) -> None:
+        def train(plan: Any, out: Path, on_round: Callable[..., None], **engine: Any) -> None:
             def watched(record: dict[str, Any]) -> None:
                 on_round(record)
                 if record["round"] == rounds:
                     raise KeyboardInterrupt
 
-            real(plan, out=out, on_round=watched)
+            real(plan, out=out, on_round=watched, **engine)
 
         return train
 
