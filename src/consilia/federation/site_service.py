@@ -186,12 +186,10 @@ class SiteService:
     def _hold_to_limit(self, population: str) -> None:
         """Have the ledger hold runs to the policy's limit: two of them may have been judged at the same time.
 
-        Only a limit that names the data set raises one that was in force: a steward may have set that by command.
+        A limit that an earlier plan brought does not outlast it: no coordinator can use a site's budget up by lowering it.
         """
-        policy, held = self._policy(), self._store.limit(population)
-        limit = ledger_limit(policy, population)
-        named = population in policy.privacy.max_epsilon_sets  # then a number meant for this very data set
-        if limit != held and (named or (limit is not None and (held is None or limit < held))):
+        limit = ledger_limit(self._policy(), population)
+        if self._store.limit(population) != limit:
             self._store.set_limit(population, limit)
 
     def _take_part(self, task: ProtocolMessage, frame: Bytes) -> bytes:
