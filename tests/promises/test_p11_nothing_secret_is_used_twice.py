@@ -8,6 +8,8 @@ import pytest
 from tests.promises.fleet import Case
 from tests.promises.scenes import calm, killed
 
+from consilia.core.update import ProtocolMessage
+from consilia.core.wire import decode
 from consilia.rounds.entropy import Entropy
 
 
@@ -28,3 +30,27 @@ def test_killed_in_a_sum_a_site_is_in_it_once_or_not_at_all(point: str, place: P
     report = killed("secure+dp", "Cork", point, 3 if point.startswith("session") else 2, place)
     assert (report["fault"], report["violation"]) == ("", "")
     assert report["killed"] == {"Cork": 1}
+
+
+@pytest.mark.parametrize("stage", ["survivors", "votes"])
+def test_a_step_that_comes_after_the_end_finds_no_secrets(
+    stage: str, place: Path, shelf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = calm(Case("masks-dp"), place, shelf)
+    send, ended, late = world.network.send, world.oracle.ended, list[tuple[str, bytes]]()
+
+    def noted(site: str, frame: bytes) -> None:
+        task = decode(frame, who="test")
+        assert isinstance(task, ProtocolMessage)
+        if (task.body.get("stage"), task.round) == (stage, 3):
+            late.append((site, frame))
+        send(site, frame)
+
+    def again(now: float) -> None:
+        answers = [decode(world.handle(site, frame) or b"", who="test") for site, frame in late]
+        assert [getattr(answer, "kind", "") for answer in answers] == ["refused"] * 4
+        ended(now)  # no site keeps the secrets of a sum
+
+    monkeypatch.setattr(world.network, "send", noted)
+    monkeypatch.setattr(world.oracle, "ended", again)
+    world.run()

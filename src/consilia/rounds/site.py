@@ -290,6 +290,8 @@ class Site:
         # The head goes to the coordinator as a witness: a ledger rolled back later no longer matches it.
         status = str(task.body.get("status", "done"))
         head = self._account.close(status)
+        if self._sums is not None:
+            self._sums.ended()
         if self._models is not None:
             self._models.close()
         return encode(ProtocolMessage("closed", self.name, task.round, {"ledger_head": head}))

@@ -107,6 +107,9 @@ class AttestedSite:
         raise ProtocolError.of(f"site {self._name}", needs=f"the steps {CHALLENGE} and {EVIDENCE}, in this order",
                                got=str(stage), hint="Ask for a nonce first")  # fmt: skip
 
+    def ended(self) -> None:
+        """Nothing of a single sum is kept from one step to the next."""
+
     def ready(self, purpose: str, task: ProtocolMessage, model_digest: str) -> None:
         """Check that there is a key to seal to, and that what vouches for it is fresh."""
         self._current()

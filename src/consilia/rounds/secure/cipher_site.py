@@ -93,6 +93,9 @@ class CipherSite:
         body: dict[str, Json] = {"stage": stage, "session": session}
         return ProtocolMessage("sum", self._name, task.round, body, answer)
 
+    def ended(self) -> None:
+        """Nothing of a single sum is kept from one step to the next."""
+
     def ready(self, purpose: str, task: ProtocolMessage, model_digest: str) -> None:
         """Check that the keys are those that the task speaks of, and that this site is asked by the public schedule."""
         self._agree(purpose, task)

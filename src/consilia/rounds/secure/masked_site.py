@@ -86,6 +86,10 @@ class MaskedSite:
         body: dict[str, Json] = {"stage": output.STAGE, "session": task.body["session"]}
         return ProtocolMessage("sum", self._name, task.round, body, output.to_bytes())
 
+    def ended(self) -> None:
+        """Drop the secrets of sums under way: the store forgets them too, and a late step would write them down again."""
+        self._sums.clear()
+
     def ready(self, purpose: str, task: ProtocolMessage, model_digest: str) -> None:
         """Take the inbox that rides on a task to train or to score, before anything is charged for it.
 

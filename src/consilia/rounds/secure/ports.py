@@ -20,6 +20,10 @@ class SiteSum(Protocol):
         """
         ...
 
+    def ended(self) -> None:
+        """Hear that the run is over: drop what is in memory of a sum under way, so that no late step takes it up again."""
+        ...
+
     def ready(self, purpose: str, task: ProtocolMessage, model_digest: str) -> None:
         """Check that a task to train or to score may be answered under cover, before anything is charged for it.
 
