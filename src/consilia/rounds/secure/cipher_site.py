@@ -94,7 +94,7 @@ class CipherSite:
         return ProtocolMessage("sum", self._name, task.round, body, answer)
 
     def ended(self) -> None:
-        """Nothing of a single sum is kept from one step to the next."""
+        """Keys stay in memory as long as the process: a coordinator killed at the end asks for the last scores again."""
 
     def ready(self, purpose: str, task: ProtocolMessage, model_digest: str) -> None:
         """Check that the keys are those that the task speaks of, and that this site is asked by the public schedule."""
