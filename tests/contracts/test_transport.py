@@ -153,7 +153,7 @@ def test_a_lost_connection_is_said_before_the_deadline(make: MakeWired, tmp_path
 
     def hangs(frame: Bytes) -> bytes:
         begun.set()
-        time.sleep(0.2)
+        time.sleep(1.0)  # longer than a slow machine takes to stop the site
         return b"nobody hears this"
 
     with make(tmp_path, {"a": hangs, "b": echo("b")}, Settings(heartbeat=0.1)) as rig:
@@ -164,7 +164,9 @@ def test_a_lost_connection_is_said_before_the_deadline(make: MakeWired, tmp_path
         assert next(events) == Arrival("b", b"b had 1")
         assert begun.wait(PATIENCE)
         rig.stop("a")
-        assert next(events) == Gone("a", "connection lost 0 s ago")
+        lost = next(events)
+        assert isinstance(lost, Gone)
+        assert lost.reason in {"connection lost 0 s ago", "connection lost 1 s ago"}
         assert list(events) == []
 
 

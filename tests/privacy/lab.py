@@ -200,6 +200,7 @@ class Lab:
         state = self.coordinator.state
         if model is not None:
             state.model = np.asarray(model, np.float32)
+            self.trust()  # a bound on what a unit moves holds at every model, at those that a site would refuse too
         before = len(self.aggregates)
         with self._watched():
             self.coordinator._round(state.round + 1)
@@ -211,6 +212,11 @@ class Lab:
             self.coordinator.train()
         self.coordinator.evaluate_result()
         self.heads = self.coordinator.close("done")
+
+    def trust(self) -> None:
+        """Let the sites take every model, as tests need that measure updates no honest training makes."""
+        for site in self.simulation.sites.values():
+            site._models = None
 
     def _watched(self) -> Any:
         finish = WeightedMean.finish

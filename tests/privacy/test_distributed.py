@@ -54,8 +54,9 @@ def opened(one: Lab, model: Vector | None = None) -> Gathered:
     gather = gatherer.updates
 
     def updates(*arguments: Any) -> Gathered:
-        found.append(gather(*arguments))
-        return found[-1]
+        gathered: Gathered = gather(*arguments)
+        found.append(replace(gathered))  # the coordinator lets go of the total once it has stepped
+        return gathered
 
     with patch.object(gatherer, "updates", updates):
         one.round(model)

@@ -84,7 +84,7 @@ def test_a_run_comes_to_the_model_of_one_by_one(
     assert isinstance(one.simulation.transport, InCohort)
     train(one)
     assert sum(trained) == 5 * SITES
-    monkeypatch.setattr(simulation, "_many_small", lambda _prepared: False)
+    monkeypatch.setattr(simulation, "many_small", lambda _prepared: False)
     other = bench(plan(training, privacy), run="one-by-one")
     train(other)
     assert sum(trained) == 5 * SITES

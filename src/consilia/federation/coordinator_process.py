@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from consilia.core.errors import StoreError
+from consilia.core.errors import StoreError, TransportError
 from consilia.federation.config import CoordinatorConfig, Rehearsal, read_config
 from consilia.federation.control import Control
 from consilia.federation.coordinator_service import CoordinatorService
@@ -106,8 +106,12 @@ class CoordinatorProcess:
                     _log.error("the roster in the folder is not taken: %s", error)
                 continue
             if fresh is not self.credentials:
+                try:
+                    self.server.reload(fresh)
+                except TransportError as error:  # it is tried again at the next look
+                    _log.error("%s", error)
+                    continue
                 self.credentials = fresh
-                self.server.reload(fresh)
                 if self.fallback is not None:
                     self.fallback.reload(fresh)
                 _log.info("took version %d of the roster", fresh.book.version)

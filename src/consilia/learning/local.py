@@ -1,7 +1,7 @@
 """One round at one site: from the global vector and the site's rows to how far the model moved."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,7 @@ from consilia.learning.gradient import mean_gradient
 from consilia.learning.optimizer import start_optimizer
 from consilia.learning.persample.units import Units
 from consilia.learning.private import private_gradient
+from consilia.learning.seeded import seeded
 from consilia.learning.terms import Control, control_change, start_terms
 from consilia.learning.work import LocalWork
 
@@ -91,7 +92,7 @@ def train(
     if work.algorithm == "fedavg":
         step = start_optimizer(model, work, None if private is None else lambda: private.deviation)
     names = None if patients is None else torch.from_numpy(patients).to(features.device)
-    with _seeded(public.integer()) if model.stochastic else nullcontext():
+    with seeded(public.integer()) if model.stochastic else nullcontext():
         for _ in range(work.steps):
             rows = slice(None) if work.batch == "full" else _rows(next_batch(), features.device)
             loss = None
@@ -137,10 +138,3 @@ def _seen(features: Tensor, labels: Tensor, work: LocalWork, secret: SecretRng) 
 def _rows(index: NDArray[np.int64], device: torch.device) -> Tensor:
     rows = torch.from_numpy(index if index.flags.writeable else index.copy())
     return rows if device.type == "cpu" else rows.to(device)
-
-
-@contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        yield

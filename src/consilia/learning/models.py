@@ -16,6 +16,7 @@ from consilia.learning.blocks.norm import group_norm
 from consilia.learning.blocks.residual import Residual, convolution
 from consilia.learning.layers import Unit, forbidden
 from consilia.learning.probe import mixed_examples
+from consilia.learning.seeded import seeded
 
 Activation = Literal["relu", "tanh"]
 _ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh}
@@ -186,8 +187,7 @@ def build(
         PlanError: If the name is unknown, or the model cannot be built for this input.
     """
     shape = Shape(tuple(input_shape), classes, tuple(hidden), activation)
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
+    with seeded(seed):
         if ":" in name:
             model = _from_factory(name, shape)
         elif name in CATALOGUE:

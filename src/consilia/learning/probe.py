@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from consilia.core.errors import Problem
+from consilia.learning.seeded import seeded
 
 _WHO = "per-example clipping"
 _ROWS = 4
@@ -29,8 +30,7 @@ def mixed_examples(model: nn.Module, input_shape: Sequence[int]) -> list[Problem
         input_shape: Shape of one example's features.
     """
     try:
-        with torch.random.fork_rng():
-            torch.manual_seed(_SEED)
+        with seeded(_SEED):
             kind = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
             rows, others = torch.randn(2, _ROWS, *input_shape, dtype=kind)
             others[0] = rows[0]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -147,6 +147,17 @@ class Hand:
     seen: list[Message] = field(default_factory=list)
 
 
+class _Noted(ssl.SSLSocket):
+    """Noted from its making: Python leaves one open whose other end is reset before the handshake."""
+
+    made: ClassVar[list[ssl.SSLSocket]] = []
+
+    def __new__(cls, *args: Any, **named: Any) -> Self:
+        one = super().__new__(cls, *args, **named)
+        cls.made.append(one)
+        return one
+
+
 class InspectingProxy(ConnectProxy):
     """Ends TLS with a certificate of its own authority and begins it anew, without the client's certificate."""
 
@@ -163,7 +174,13 @@ class InspectingProxy(ConnectProxy):
         self._outer = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._outer.load_cert_chain(chain)
         self._inner = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self._outer.sslsocket_class = self._inner.sslsocket_class = _Noted
         self._inner.check_hostname, self._inner.verify_mode = False, ssl.CERT_NONE
+
+    def __exit__(self, *why: Any) -> None:
+        super().__exit__(*why)
+        while _Noted.made:
+            _Noted.made.pop().close()
 
     def through(self, client: socket.socket, target: socket.socket) -> None:
         with self._outer.wrap_socket(client, server_side=True) as one, self._inner.wrap_socket(target) as two:

@@ -22,6 +22,7 @@ from consilia.transport.link.hub import Hub
 _log = logging.getLogger("consilia.hub")
 _RECHECK: Final = 60.0  # seconds after which an open stream's certificate is looked at again
 _GREETING: Final = 30.0  # seconds in which a stream that was opened is greeted
+_ATTEMPTS: Final = 25  # to listen again at a port that was given up a moment ago
 _GRACE: Final = 0.2  # seconds for refusals to go out before the port closes
 
 
@@ -43,24 +44,35 @@ class GrpcServer:
 
     def __init__(self, hub: Hub, credentials: Credentials, address: str, control: Control) -> None:
         self._hub = hub
+        self._host = address.rpartition(":")[0]
         self._credentials = credentials
         self._control = control
         self._open: dict[object, tuple[bytes, asyncio.Future[str]]] = {}
+        self._listening = False
         self._loop = asyncio.new_event_loop()
         self._workers = ThreadPoolExecutor(4, thread_name_prefix="control")
         self._thread = threading.Thread(target=self._loop.run_forever, name="grpc", daemon=True)
         self._thread.start()
         try:
-            self.port = self._call(self._listen(address))
+            self.port = self._call(self._begin(address))
         except RuntimeError:
             self._end_loop()
-            raise TransportError.of("the coordinator", needs=f"to listen at {address}", got="an address that is taken or "
-                                    "not this machine's", hint="Is another coordinator running?") from None  # fmt: skip
+            raise self._unheard(address) from None
 
     def reload(self, credentials: Credentials) -> None:
-        """Go on with another roster: streams of members that it no longer knows are ended."""
+        """Go on with another roster: streams of members that it no longer knows are ended.
+
+        With a renewed certificate of its own it listens anew: every stream is ended, and sites come back at once.
+
+        Raises:
+            TransportError: If another process took the port in between.
+        """
+        renewed = credentials.chain != self._credentials.chain or not self._listening
         self._credentials = credentials
-        self._call(self._recheck())
+        try:
+            self._call(self._listen_anew() if renewed else self._recheck())
+        except RuntimeError:
+            raise self._unheard(f"port {self.port}") from None
 
     def close(self) -> None:
         """End all streams and stop listening."""
@@ -76,30 +88,52 @@ class GrpcServer:
         self._loop.close()
         self._workers.shutdown()
 
+    def _unheard(self, where: str) -> TransportError:
+        return TransportError.of("the coordinator", needs=f"to listen at {where}", got="an address that is taken or not this "
+                                 "machine's", hint="Is another coordinator running?")  # fmt: skip
+
+    async def _begin(self, address: str) -> int:
+        port = await self._listen(address)
+        self._watch = self._loop.create_task(self._watching())
+        return port
+
     async def _listen(self, address: str) -> int:
         self._server = aio.server(options=SERVER_OPTIONS)
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {
             EXCHANGE: grpc.stream_stream_rpc_method_handler(self._exchange, same, same),
             CONTROL: grpc.unary_unary_rpc_method_handler(self._answer, same, same),
         }),))  # fmt: skip
-        # The configuration is asked for at every handshake: a renewed certificate counts without a restart.
-        secure = grpc.dynamic_ssl_server_credentials(self._tls(), self._tls, require_client_authentication=True)
+        # Fixed for this listener: credentials that gRPC asks for at each handshake crash the process, one time in six here
+        # (grpcio 1.85), when strangers send bytes that are no handshake.
+        own = self._credentials
+        secure = grpc.ssl_server_credentials([(own.tls_key, own.chain)], own.ca, require_client_auth=True)
         port = self._server.add_secure_port(address, secure)
         await self._server.start()
-        self._watch = self._loop.create_task(self._watching())
+        self._listening = True
         return int(port)
+
+    async def _listen_anew(self) -> None:
+        await self._stop_listening("the coordinator has a renewed certificate")
+        for left in reversed(range(_ATTEMPTS)):
+            try:
+                await self._listen(f"{self._host}:{self.port}")
+                return
+            except RuntimeError:  # the port is not free yet
+                if not left:
+                    raise
+                await asyncio.sleep(_GRACE)
+
+    async def _stop_listening(self, why: str) -> None:
+        self._listening = False
+        for _, closing in list(self._open.values()):
+            _settle(closing, why)
+        await self._server.stop(_GRACE)
 
     async def _stop(self) -> None:
         self._watch.cancel()
-        for _, closing in list(self._open.values()):
-            _settle(closing, "the coordinator is stopping")
-        await self._server.stop(_GRACE)
+        await self._stop_listening("the coordinator is stopping")
         with contextlib.suppress(asyncio.CancelledError):
             await self._watch
-
-    def _tls(self) -> Any:
-        own = self._credentials
-        return grpc.ssl_server_certificate_configuration([(own.tls_key, own.chain)], own.ca)
 
     async def _watching(self) -> None:
         while True:
@@ -133,7 +167,6 @@ class GrpcServer:
 
     async def _exchange(self, _: object, context: Any) -> None:
         entry, shown = await self._member(context, "site")
-        await context.send_initial_metadata((ACCEPTED,))
         wake, closing = asyncio.Event(), self._loop.create_future()
         session = self._hub.attach(
             entry.name, self._from_any_thread(wake.set), self._from_any_thread(lambda why: _settle(closing, why))
@@ -154,8 +187,10 @@ class GrpcServer:
                     await context.write(packet)
                 await wake.wait()
 
+        # Noted before anything is awaited: a roster that comes now finds the stream.
         self._open[session] = (shown, closing)
         try:
+            await context.send_initial_metadata((ACCEPTED,))
             why = await _first(read(), write(), closing)
         except ProtocolError as error:
             _log.warning("the stream of site %s was ended: %s", entry.name, error)

@@ -14,6 +14,7 @@ from typing import Final, cast
 from weakref import WeakSet
 
 from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
 
 from consilia.core.canonical import Json, canonical_bytes
 from consilia.core.errors import ConsiliaError, ProtocolError, TransportError
@@ -32,6 +33,7 @@ OPEN, UP, DOWN, END = (f"/consilia/1/{name}" for name in ("open", "up", "down", 
 SESSION, NUMBER, SIGNATURE = "Consilia-Session", "Consilia-Number", "Consilia-Signature"
 _ROLES: tuple[Role, ...] = ("site",)
 _IDLE: Final = 120.0  # seconds after which a session without requests is over
+_TURNS: Final = 5  # of the loop, after which the socket of a connection that was given up is closed
 _WAIT: Final = 25.0  # seconds: proxies end requests that take a minute
 
 
@@ -83,7 +85,7 @@ class LongPollServer:
         self._clock = clock
         self._wait = wait
         self._lines: dict[bytes, _Line] = {}
-        self._connections: WeakSet[asyncio.WriteTransport] = WeakSet()
+        self._connections: WeakSet[asyncio.Transport] = WeakSet()
         self._sessions = Sessions(
             self._key, coordinator=credentials.identity.signing.public, draw=secrets.token_bytes, closed=self._closed
         )
@@ -121,6 +123,7 @@ class LongPollServer:
         ])  # fmt: skip
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await self._runner.setup()
+        self._note_connections(cast(web.Server, self._runner.server))
         site = web.TCPSite(self._runner, host, int(port), ssl_context=self._tls)
         try:
             await site.start()
@@ -131,12 +134,27 @@ class LongPollServer:
                                     hint="Name a free port of this machine") from None  # fmt: skip
         return int(self._runner.addresses[0][1])
 
+    def _note_connections(self, server: web.Server) -> None:
+        """Have the server tell of each connection: one whose TLS says goodbye is none of its own any more, yet open."""
+        made = server.connection_made
+
+        def noting(handler: RequestHandler, transport: asyncio.Transport) -> None:
+            self._connections.add(transport)
+            made(handler, transport)
+
+        server.connection_made = noting  # type: ignore[method-assign]
+
     async def _stop(self) -> None:
         self._sessions.close_all()
         await self._runner.cleanup()
-        for one in list(self._connections):  # some say goodbye in TLS to ends that will not answer
+        for one in list(self._connections):  # some wait for the goodbye of ends that will not answer
             one.abort()
-        await asyncio.sleep(0)
+        handshakes = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in handshakes:
+            task.cancel()
+        await asyncio.gather(*handshakes, return_exceptions=True)
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
 
     def _key(self, member: str) -> bytes | None:
         """Return the key of a site, in good standing or not: what to tell it is decided once it has shown who it is."""
@@ -166,8 +184,6 @@ class LongPollServer:
                                     hint="Use keys and certificate of one folder")  # fmt: skip
 
     async def _handle(self, http: web.Request) -> web.Response:
-        if http.transport is not None:
-            self._connections.add(cast(asyncio.WriteTransport, http.transport))
         try:
             body = await http.read()
         except OSError:
