@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from consilia.core.canonical import digest_bytes
-from consilia.core.errors import StoreError
+from consilia.core.errors import PlanError, ProtocolError, StoreError
 from consilia.core.update import Vector
 from consilia.federation.assemble import Assembled, entropy_of
 from consilia.federation.means import Means
@@ -72,6 +72,8 @@ def conduct(
 ) -> RunResult:
     """Run what is left of the rounds, score the result, end the run at every site, and write its folder.
 
+    A run whose rounds fail to count again and again ends as failed, with its last good model.
+
     Args:
         assembled: The checked plan and its model.
         means: What to work with.
@@ -81,11 +83,13 @@ def conduct(
         on_round: Called with each round's record once it is durable.
 
     Raises:
-        ProtocolError: If rounds in a row failed to count.
         StoreError: If something cannot be written; every committed round is safe.
     """
     coordinator = _coordinator(assembled, means, journal, state)
-    coordinator.train(on_round)
+    try:
+        coordinator.train(on_round)
+    except (PlanError, ProtocolError) as error:
+        return give_up(assembled, means, journal, state, folder, "failed", str(error))
     model, final = coordinator.evaluate_result()
     status: Status = "stopped" if state.stopped else "done"
     if state.skipped == state.round:

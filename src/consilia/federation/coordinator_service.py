@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from consilia.core.canonical import Json
-from consilia.core.errors import ConsiliaError, PlanError, ProtocolError, StoreError
+from consilia.core.errors import ConsiliaError, PlanError, StoreError
 from consilia.crypto.signing import SigningKey
 from consilia.federation.assemble import Assembled, assemble
 from consilia.federation.attesting import attester_of, policy_of
@@ -243,12 +243,10 @@ class CoordinatorService:
                 if end is None:
                     between = self._between_rounds(progress, state, queued.run, stop)
                     conduct(assembled, means, journal, state, folder, between)
+                else:
+                    give_up(assembled, means, journal, state, folder, *end)
             except Halted:
                 return
-            except (PlanError, ProtocolError) as error:
-                end = "failed", str(error)
-            if end is not None:
-                give_up(assembled, means, journal, state, folder, *end)
         self._conducted = None
         self.progress.pop(queued.run, None)
         _log.info("run %s ended: %s", queued.run, journal.status)

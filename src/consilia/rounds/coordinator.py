@@ -98,7 +98,7 @@ class Coordinator:
         return state
 
     def _give_up_if_idle(self, record: RoundRecord) -> None:
-        """End a run that only burns its schedule; it can be resumed once the cause is gone.
+        """Give up a run that only burns its schedule.
 
         Raises:
             ProtocolError: If the last rounds that asked anybody all failed to count.
@@ -109,7 +109,7 @@ class Coordinator:
             reasons = sorted(set(record.dropped.values())) or [record.reason or "unknown"]
             raise ProtocolError.of("the run", needs=f"a round that counts among {PATIENCE} in a row",
                                    got=f"none up to round {record.round} ({'; '.join(reasons[:3])})",
-                                   hint="Mend the cause, then resume: the rounds that are left are kept")  # fmt: skip
+                                   hint="Mend the cause, then start a new run")  # fmt: skip
 
     def evaluate_result(self) -> tuple[Vector, RoundRecord]:
         """Return the model that the plan keeps, scored once more where the plan lets metrics leave."""

@@ -156,6 +156,8 @@ def _measured(plan: Plan, place: Path, data_folder: Path, limit: str) -> Measure
         prepared, f"{place.name}-{secrets.token_hex(3)}", data_folder=data_folder, home=place / "home", folder=place / "run",
         on_round=lambda _record: marks.append((time.perf_counter(), time.process_time())),
     )  # fmt: skip
+    if result.summary["status"] == "failed":
+        raise ProtocolError.of("its run", needs="rounds that count", got=result.summary["reason"], hint="")
     rounds = [
         (record, after[0] - before[0], after[1] - before[1])
         for record, before, after in zip(result.records, marks, marks[1:], strict=False)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from consilia.core.errors import PlanError, ProtocolError
+from consilia.core.errors import PlanError
 from consilia.core.randomness import SecretRng, SharedSeed
 from consilia.federation import session
 from consilia.federation.simulation import prepare
@@ -87,8 +87,5 @@ def stand_in(plan: Plan, tune: TuneFile) -> Plan:
 def _score(plan: Plan, by: str, data_folder: Path) -> float | None:
     with tempfile.TemporaryDirectory(prefix="consilia-public-") as scratch:  # ledgers too: there is nobody to charge
         folder = Path(scratch)
-        try:
-            result = session.begin(plan, data_folder=data_folder, home=folder, out=folder / "run", on_round=None)
-        except ProtocolError:
-            return None
+        result = session.begin(plan, data_folder=data_folder, home=folder, out=folder / "run", on_round=None)
         return score_of(result, by)

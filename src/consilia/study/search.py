@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from consilia.core.errors import ProtocolError, StoreError
+from consilia.core.errors import StoreError
 from consilia.core.randomness import SecretRng
 from consilia.dp.ledger import Allotment
 from consilia.dp.search import Search
@@ -137,7 +137,7 @@ def _best(
         score = score_of(result, offered.tune.score)
         on_trial(Trial(number, len(candidates), values, score))
         crash_point("search.scored")
-        if result is None or score is None or (best is not None and score <= best.score):
+        if score is None or (best is not None and score <= best.score):
             _drop(room.folder / TRIALS / run, run, room.ledgers)
             continue
         if best is not None:
@@ -183,20 +183,15 @@ def _allot(offered: Offer, name: str, trials: int, ledgers: Mapping[str, tuple[S
 
 def _trial(
     offered: Offer, values: Values, name: str, run: str, data_folder: Path, home: Path, folder: Path, on_round: OnRound
-) -> RunResult | None:
+) -> RunResult:
     prepared = prepare(offered.trial(values), data_folder)
     claimed = replace(prepared, run_plan=offered.claim(prepared.run_plan, name))
-    try:
-        return session.start(claimed, run, data_folder=data_folder, home=home, folder=folder, on_round=on_round)
-    except (
-        ProtocolError
-    ):  # its rounds failed to count, as where a candidate diverges: a trial like any other, without a score
-        return None
+    return session.start(claimed, run, data_folder=data_folder, home=home, folder=folder, on_round=on_round)
 
 
-def score_of(result: RunResult | None, by: str) -> float | None:
-    """Return a trial's score, larger is better; None where it failed or came to no number."""
-    value: Any = None if result is None or result.summary["status"] == "failed" else result.summary[by]
+def score_of(result: RunResult, by: str) -> float | None:
+    """Return a trial's score, larger is better; None where it failed, as one that diverges, or came to no number."""
+    value: Any = None if result.summary["status"] == "failed" else result.summary[by]
     if not isinstance(value, int | float) or not math.isfinite(value):
         return None
     return -float(value) if by == "loss" else float(value)

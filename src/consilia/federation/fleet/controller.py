@@ -95,6 +95,8 @@ class FleetController(Controller):  # type: ignore[misc]  # NVFlare tells no typ
             Path(workspace.get_run_dir(job)) / "consilia", seconds=self._seconds, aborted=lambda: bool(abort_signal.triggered),
         )  # fmt: skip
         _log.info("run ended: %s", json.dumps(result.summary))
+        if result.summary["status"] == "failed":
+            self.system_panic(str(result.summary["reason"]), fl_ctx)
 
 
 def _is_ok(reply: Any) -> bool:
