@@ -1,7 +1,8 @@
 """How much memory a round takes at the coordinator, above what it holds before the run: in a process of its own.
 
-    python -m tests.promises.memory SITES PARAMETERS OPTIMIZER
+    python -m tests.promises.memory SITES PARAMETERS OPTIMIZER [FAULT]
 
+With the name of a planted fault: how much it is with that one.
 Answers are files that are mapped, as the transport hands large frames over. Prints one JSON line; memory is the anonymous
 part of the resident set (`RssAnon`), read every half millisecond, so that what SQLite allocates counts and pages of files
 do not.
@@ -16,9 +17,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Collection, Iterator
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from consilia.core.canonical import digest_bytes
 from consilia.core.spec import Segment
@@ -122,6 +125,8 @@ def measure(sites: int, dim: int, optimizer: str, folder: Path) -> dict[str, flo
 
 
 def main() -> None:
+    for fault in sys.argv[4:]:
+        getattr(import_module("tests.promises.plants"), fault)(pytest.MonkeyPatch())
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:  # noqa: S108
         print(json.dumps(measure(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], Path(folder))))
 
