@@ -27,7 +27,7 @@ from benchmarks.study import (
 from benchmarks.tables import mean, percent, points, provenance, table
 from consilia.federation.conduct import conduct, first_state, pin
 from consilia.federation.simulation import Simulation, prepare
-from consilia.rounds.state import to_bytes
+from consilia.rounds.state import to_pieces
 from consilia.store.journal import Journal
 from consilia.transport.virtual import Virtual
 
@@ -87,12 +87,12 @@ APART = (f"sites.count={SITES}", "aggregation.selection=all")
 _HEART = ("sites.partition=iid", *APART)
 OWN = ROOT / "benchmarks" / "plans"
 SETTINGS = (
-    Setting("Heart", "none", PLANS / "heart-open.toml", _HEART, 60, 6, modes=MODES),
-    Setting("Heart", "masks", PLANS / "heart-open.toml", (*_HEART, *MASKS), 60, 2),
-    Setting("Heart", "masks, epsilon 3 in shares", PLANS / "heart.toml", (*_HEART, *SHARED), 40, 4, 0.8),
-    Setting("Adult, label skew", "none", OWN / "adult-skewed.toml", (), 40, 2),
-    Setting("Adult", "masks, epsilon 3 in shares", PLANS / "adult-one-site.toml", (*APART, *SHARED), 40, 2, 0.8),
-    Setting("MNIST, 3,000 images", "masks", OWN / "mnist-six.toml", ("data.train_rows=3000", *MASKS), 10, 2),
+    Setting("Heart", "none", PLANS / "heart-open.toml", _HEART, 60, 40, modes=MODES),
+    Setting("Heart", "masks", PLANS / "heart-open.toml", (*_HEART, *MASKS), 60, 4),
+    Setting("Heart", "masks, epsilon 3 in shares", PLANS / "heart.toml", (*_HEART, *SHARED), 40, 16, 0.8),
+    Setting("Adult, label skew", "none", OWN / "adult-skewed.toml", (), 40, 8),
+    Setting("Adult", "masks, epsilon 3 in shares", PLANS / "adult-one-site.toml", (*APART, *SHARED), 40, 6, 0.8),
+    Setting("MNIST, 3,000 images", "masks", OWN / "mnist-six.toml", ("data.train_rows=3000", *MASKS), 10, 6),
 )  # fmt: skip
 
 
@@ -117,7 +117,7 @@ def on_a_clock() -> tuple[Train, Score]:
                 run=run,
                 plan_json="{}",
                 digest=prepared.run_plan.digest,
-                state=to_bytes(state),
+                state=to_pieces(state),
             ) as journal:
                 simulation.admit()
                 means = replace(simulation.means(None), transport=transport)

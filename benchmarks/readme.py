@@ -40,7 +40,11 @@ HEAD = """# Accuracy studies
 Each table below is written by `python -m benchmarks.readme` from `results/*.json`, and each result file by the one
 command under its table, run from the root of the repository. A result file holds the command, the commit of the code,
 versions, seeds, every key of every plan and every run. `--small` runs any script in seconds, to see that it works;
-it finds nothing. Speed and memory: [SPEED.md](SPEED.md).
+it finds nothing.
+
+Speed and memory: [training](SPEED.md), [many small sites](COHORT.md), [transport](TRANSPORT.md),
+[300 rounds with faults](SOAK.md), [a Ray cluster](RAY.md); secure sums:
+[masks](SECAGG.md), [RLWE](RLWE.md), [Paillier](PAILLIER.md).
 
 A seed fixes what is public: division, split, initial weights, client sampling. **The noise of private runs comes from the
 operating system and is fresh each time**, so private rows come out again within their interval, not to the digit.

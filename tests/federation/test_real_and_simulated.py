@@ -12,7 +12,7 @@ from consilia.federation.means import Means
 from consilia.federation.offer import travelling
 from consilia.federation.proposal import Proposal
 from consilia.plan.load import from_text
-from consilia.rounds.state import to_bytes
+from consilia.rounds.state import to_pieces
 from consilia.store.journal import Journal
 
 OPEN = POLICY.replace("[privacy]", "[privacy]\nmax_epsilon_run = inf\nmax_epsilon_set = inf")
@@ -38,7 +38,7 @@ def test_the_same_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
             run="heart-1",
             plan_json="{}",
             digest=assembled.run_plan.digest,
-            state=to_bytes(state),
+            state=to_pieces(state),
         ) as journal:
             means = Means(transport, coordinator.book.sites, coordinator.identity.signing)
             real = conduct(assembled, means, journal, state, tmp_path, None)

@@ -29,7 +29,7 @@ from consilia.rounds.coordinator import Coordinator, server_optimizer
 from consilia.rounds.learner import TorchLearner
 from consilia.rounds.ports import Arrival, Trained
 from consilia.rounds.rows import SiteRows
-from consilia.rounds.state import TrainingState, from_bytes, to_bytes
+from consilia.rounds.state import TrainingState, from_bytes, to_pieces
 from consilia.store.journal import Journal
 
 Vector = NDArray[Any]
@@ -178,7 +178,7 @@ class Lab:
                 if plan.training.scaffold:
                     state.control = np.zeros_like(initial)
                 self.journal = Journal.create(
-                    path, run=run, plan_json="{}", digest=self.prepared.run_plan.digest, state=to_bytes(state)
+                    path, run=run, plan_json="{}", digest=self.prepared.run_plan.digest, state=to_pieces(state)
                 )
         except BaseException:
             self.simulation.close()

@@ -33,7 +33,7 @@ from consilia.rounds.secure.masked_site import MaskedSite
 from consilia.rounds.secure.sessions import Party
 from consilia.rounds.secure.shape import UPDATE
 from consilia.rounds.site import Site
-from consilia.rounds.state import TrainingState, from_bytes, to_bytes
+from consilia.rounds.state import TrainingState, from_bytes, to_pieces
 from consilia.secagg.roster import Identity, Roster
 from consilia.secagg.transcript import Entry
 from consilia.store.journal import Journal
@@ -260,7 +260,7 @@ class Fleet:
         optimizer = server_optimizer(self.plan.phases[0].plan)
         state = TrainingState(initial(), moments=optimizer.init(DIM))
         return Journal.create(
-            self.journal_path, run=RUN, plan_json="{}", digest=self.plan.digest, state=to_bytes(state)
+            self.journal_path, run=RUN, plan_json="{}", digest=self.plan.digest, state=to_pieces(state)
         )
 
     def coordinator(self, journal: Journal, transport: Transport, clock: Clock) -> Coordinator:

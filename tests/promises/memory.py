@@ -33,7 +33,7 @@ from consilia.rounds.coordinator import Coordinator, server_optimizer
 from consilia.rounds.entropy import Entropy
 from consilia.rounds.pipelines import pipelines
 from consilia.rounds.ports import Arrival
-from consilia.rounds.state import TrainingState, to_bytes
+from consilia.rounds.state import TrainingState, to_pieces
 from consilia.store.journal import Journal
 
 _PLAN = """
@@ -106,16 +106,19 @@ def measure(sites: int, dim: int, optimizer: str, folder: Path) -> dict[str, flo
     text = _PLAN.format(counts=", ".join(f"{name} = 10" for name in names), optimizer=optimizer)
     plan = check(from_text(text), counts=dict.fromkeys(names, 10), input_shape=(1,), classes=2,
                  segments=(Segment("weight", (dim,)),))  # fmt: skip
-    state = TrainingState(np.full(dim, 0.1, np.float32), moments=server_optimizer(plan.phases[0].plan).init(dim))
+    moments = server_optimizer(plan.phases[0].plan).init(dim)
+    for value in moments.values():
+        value += 0.0  # zeros take no memory until they are written: what the run holds before the round counts before it
+    state = TrainingState(np.full(dim, 0.1, np.float32), moments=moments)
     journal = Journal.create(
-        folder / "journal.sqlite", run="r", plan_json="{}", digest=plan.digest, state=to_bytes(state)
+        folder / "journal.sqlite", run="r", plan_json="{}", digest=plan.digest, state=to_pieces(state)
     )
     with journal:
         coordinator = Coordinator(
             plan, run="r", state=state, pipelines=pipelines(plan, control_dim=0), entropy=Entropy(), clock=time.monotonic,
             transport=Files(folder, plan.digest, dim), journal=journal,
         )  # fmt: skip
-        del state
+        del state, moments
         with Peak() as peak:
             coordinator.train()
         assert [record["status"] for record in journal.records()] == ["counted"] * 2

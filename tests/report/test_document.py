@@ -27,7 +27,7 @@ TEXTS = [
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_a_journal_of_another_version(tmp_path: Path, text: str) -> None:
-    Journal.create(tmp_path / "journal.sqlite", run="r", plan_json=text, digest="d", state=b"s").close()
+    Journal.create(tmp_path / "journal.sqlite", run="r", plan_json=text, digest="d", state=[b"s"]).close()
     with pytest.raises(StoreError, match="another version of Consilia"):
         read(tmp_path)
 

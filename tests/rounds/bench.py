@@ -15,7 +15,7 @@ from consilia.plan.load import from_text
 from consilia.plan.schema import Plan
 from consilia.rounds.coordinator import Coordinator, server_optimizer
 from consilia.rounds.ports import Arrival
-from consilia.rounds.state import TrainingState, to_bytes
+from consilia.rounds.state import TrainingState, to_pieces
 from consilia.store.journal import Journal
 
 HEART = """
@@ -120,7 +120,7 @@ class Bench:
             run=run,
             plan_json="{}",
             digest=self.prepared.run_plan.digest,
-            state=to_bytes(state),
+            state=to_pieces(state),
         )
         self.transport = Misbehaving(self.simulation.transport, tamper or (lambda _site, _n, frame: [frame]))
         entropy = entropy_of(plan)

@@ -20,7 +20,7 @@ from consilia.rounds.records import RoundRecord, summarise
 from consilia.rounds.result import binding_accountant
 from consilia.rounds.rows import site_rows
 from consilia.rounds.selection import keep, result_model
-from consilia.rounds.state import TrainingState, from_bytes, to_bytes
+from consilia.rounds.state import TrainingState, from_bytes, to_pieces
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_state_survives_its_bytes_bit_for_bit() -> None:
         evaluations=1, tail=rng.standard_normal(5), tail_count=2, best=rng.standard_normal(5).astype(np.float32),
         best_score=0.1 + 0.2, best_round=1, stale=1, bytes_up=5, bytes_down=6, seconds=0.1, stopped="why",
     )  # fmt: skip
-    again = from_bytes(to_bytes(state))
+    again = from_bytes(b"".join(to_pieces(state)))
     for name, value in vars(state).items():
         if name == "moments":
             assert all(np.array_equal(value[key], again.moments[key]) for key in value)

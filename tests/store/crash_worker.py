@@ -70,7 +70,7 @@ def main(folder: Path, mode: str) -> None:
         path = folder / "journal.sqlite"
         begun = path.exists() and path.stat().st_size > 0
         journal = (
-            Journal.open(path) if begun else Journal.create(path, run=RUN, plan_json="{}", digest="d", state=START)
+            Journal.open(path) if begun else Journal.create(path, run=RUN, plan_json="{}", digest="d", state=[START])
         )
         with journal:
             while journal.round < ROUNDS:
@@ -79,7 +79,7 @@ def main(folder: Path, mode: str) -> None:
                 _log(folder, "sent", round, release)
                 head = store.head(POPULATION)
                 journal.commit_round(
-                    round, state=after(journal.state, release), record={"round": round, "release": release.hex()},
+                    round, state=[after(journal.state, release)], record={"round": round, "release": release.hex()},
                     charges=[] if mode == "free" else [{"site": "A", "head": head}],
                 )  # fmt: skip
             if journal.status == "running":

@@ -11,7 +11,7 @@ from consilia.store.runs import RunQueue
 
 def rounds(journal: Journal, *numbers: int) -> None:
     for number in numbers:
-        journal.commit_round(number, state=b"%d" % number, record={"round": number}, charges=[])
+        journal.commit_round(number, state=[b"%d" % number], record={"round": number}, charges=[])
 
 
 def goes_on(place: str) -> None:
@@ -28,7 +28,7 @@ def test_a_copy_of_a_file(tmp_path: Path) -> None:
     path, copy = tmp_path / "store.sqlite", tmp_path / "copy.sqlite"
     with RunQueue(path) as queue:
         queue.submit("r", "{}", by="me")
-        with Journal.create(path, run="r", plan_json="{}", digest="d", state=b"0") as journal:
+        with Journal.create(path, run="r", plan_json="{}", digest="d", state=[b"0"]) as journal:
             rounds(journal, 1, 2)
             source, target = sqlite3.connect(path), sqlite3.connect(copy)
             source.backup(target)
@@ -43,7 +43,7 @@ def test_a_dump_of_a_server(cluster: Cluster, url: str) -> None:
     dump, where = str(cluster.folder / "dump"), ("-h", str(cluster.folder), "-U", "postgres")
     with RunQueue(url) as queue:
         queue.submit("r", "{}", by="me")
-        with queue.held("r"), Journal.create(url, run="r", plan_json="{}", digest="d", state=b"0") as journal:
+        with queue.held("r"), Journal.create(url, run="r", plan_json="{}", digest="d", state=[b"0"]) as journal:
             rounds(journal, 1, 2)
             cluster.command("pg_dump", *where, "--format=custom", "--file", dump, name)
             rounds(journal, 3, 4)

@@ -39,7 +39,7 @@ def _text(path: Path) -> None:
 
 
 def _other_kind(path: Path) -> None:
-    Journal.create(path, run="A", plan_json="{}", digest="d", state=b"").close()
+    Journal.create(path, run="A", plan_json="{}", digest="d", state=[b""]).close()
 
 
 def _other_site(path: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_file_that_is_not_a_journal(tmp_path: Path, make: Callable[[Path], Non
 
 def test_a_parent_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    for use in (open_site, lambda path: Journal.create(path, run="r", plan_json="", digest="", state=b"")):
+    for use in (open_site, lambda path: Journal.create(path, run="r", plan_json="", digest="", state=[b""])):
         with pytest.raises(StoreError, match="folder and file that this user may read and write"):
             use(tmp_path / "file" / "a.sqlite")
 
@@ -201,13 +201,13 @@ def test_a_disk_that_is_full_from_the_start(small_disk: Path) -> None:
 def test_a_read_only_disk(small_disk: Path) -> None:
     site, journal = small_disk / "a.sqlite", small_disk / "j.sqlite"
     open_site(site)
-    Journal.create(journal, run="r", plan_json="{}", digest="d", state=b"").close()
+    Journal.create(journal, run="r", plan_json="{}", digest="d", state=[b""]).close()
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     for use in (
         lambda: open_site(site),
         lambda: open_site(small_disk / "new.sqlite"),
         lambda: open_journal(journal),
-        lambda: Journal.create(small_disk / "k.sqlite", run="r", plan_json="", digest="", state=b""),
+        lambda: Journal.create(small_disk / "k.sqlite", run="r", plan_json="", digest="", state=[b""]),
     ):
         with pytest.raises(StoreError, match="folder and file that this user may read and write") as caught:
             use()
@@ -226,8 +226,8 @@ def test_a_read_only_folder(unprivileged: Path) -> None:
 @pytest.mark.parametrize("closed", [True, False])
 def test_a_journal_in_a_read_only_folder_can_be_read(unprivileged: Path, closed: bool) -> None:
     path = unprivileged / "j #1?.sqlite"
-    writer = Journal.create(path, run="r", plan_json="{}", digest="d", state=b"0")
-    writer.commit_round(1, state=b"1", record={"round": 1}, charges=[])
+    writer = Journal.create(path, run="r", plan_json="{}", digest="d", state=[b"0"])
+    writer.commit_round(1, state=[b"1"], record={"round": 1}, charges=[])
     if closed:
         writer.close()
     unprivileged.chmod(0o500)

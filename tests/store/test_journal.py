@@ -1,7 +1,9 @@
 """The coordinator's journal: round by round, one process, one terminal state; in a file, a shared file or a server."""
 
+import os
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,7 +23,7 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def create(place: Place) -> Journal:
-    return Journal.create(place, run="r", plan_json='{"a":1}', digest="d", state=b"0")
+    return Journal.create(place, run="r", plan_json='{"a":1}', digest="d", state=[b"0"])
 
 
 def again(place: Place, *, read_only: bool = False) -> Journal:
@@ -31,7 +33,7 @@ def again(place: Place, *, read_only: bool = False) -> Journal:
 def commit(journal: Journal, round: int) -> None:
     record: dict[str, Json] = {"round": round, "accuracy": 0.5}
     charge: dict[str, Json] = {"site": "A", "head": f"h{round}", "count": round}
-    journal.commit_round(round, state=b"%d" % round, record=record, charges=[charge])
+    journal.commit_round(round, state=[b"%d" % round], record=record, charges=[charge])
 
 
 def test_what_was_committed_is_found_again(place: Place) -> None:
@@ -55,7 +57,7 @@ def test_what_was_committed_is_found_again(place: Place) -> None:
 def test_a_site_that_said_nothing_keeps_its_last_known_head(place: Place) -> None:
     with create(place) as journal:
         commit(journal, 1)
-        journal.commit_round(2, state=b"2", record={}, charges=[{"site": "A", "head": ""}, {"site": "B", "head": ""}])
+        journal.commit_round(2, state=[b"2"], record={}, charges=[{"site": "A", "head": ""}, {"site": "B", "head": ""}])
         assert journal.heads() == {"A": "h1"}
 
 
@@ -72,7 +74,7 @@ def test_rounds_are_committed_once_and_in_turn(place: Place, round: int) -> None
 def test_a_round_that_cannot_be_recorded_changes_nothing(place: Place) -> None:
     with create(place) as journal:
         with pytest.raises(ValueError, match="JSON compliant"):
-            journal.commit_round(1, state=b"1", record={"loss": float("nan")}, charges=[])
+            journal.commit_round(1, state=[b"1"], record={"loss": float("nan")}, charges=[])
         assert (journal.round, journal.state) == (0, b"0")
         commit(journal, 1)
 
@@ -140,7 +142,7 @@ def test_only_the_newest_state_is_kept(tmp_path: Path) -> None:
     with create(path) as journal:
         sizes = []
         for round in range(1, 31):
-            journal.commit_round(round, state=bytes([round]) * 400_000, record={"round": round}, charges=[])
+            journal.commit_round(round, state=[bytes([round]) * 400_000], record={"round": round}, charges=[])
             sizes.append(size())
     # One state in the database and the write-ahead log, which is emptied at 1000 pages of 16 kB.
     assert path.stat().st_size < 700_000
@@ -148,10 +150,10 @@ def test_only_the_newest_state_is_kept(tmp_path: Path) -> None:
 
 
 def test_runs_of_one_store_do_not_meet(many: str) -> None:
-    Journal.create(many, run="q", plan_json="{}", digest="", state=b"").close()
+    Journal.create(many, run="q", plan_json="{}", digest="", state=[b""]).close()
     with pytest.raises(StoreError, match="needs run 'r'; got none"):
         Journal.open(many, "r")
-    with create(many) as one, Journal.create(many, run="other", plan_json="{}", digest="e", state=b"o") as other:
+    with create(many) as one, Journal.create(many, run="other", plan_json="{}", digest="e", state=[b"o"]) as other:
         commit(one, 1)
         commit(other, 1)
         commit(one, 2)
@@ -179,7 +181,7 @@ def test_a_file_of_one_run_is_no_other_runs(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="needs the file of 'q'; got the file of 'r'"):
         Journal.open(path, "q")
     with pytest.raises(StoreError, match="needs the file of 'q'; got the file of 'r'"):
-        Journal.create(path, run="q", plan_json="{}", digest="d", state=b"")
+        Journal.create(path, run="q", plan_json="{}", digest="d", state=[b""])
     with pytest.raises(StoreError, match="needs a store of many runs; got the file of 'r'"):
         Journal.open(f"sqlite:///{path}", "r")
 
@@ -187,7 +189,7 @@ def test_a_file_of_one_run_is_no_other_runs(tmp_path: Path) -> None:
 def test_a_store_of_many_runs_may_be_named_by_its_path(tmp_path: Path) -> None:
     path = tmp_path / "store.sqlite"
     create(f"sqlite:///{path}").close()
-    Journal.create(path, run="q", plan_json="{}", digest="d", state=b"q").close()
+    Journal.create(path, run="q", plan_json="{}", digest="d", state=[b"q"]).close()
     with Journal.open(path, "q") as journal:
         assert journal.state == b"q"
 
@@ -197,7 +199,7 @@ def test_a_run_that_another_process_took_up_is_written_no_more(place: Place) -> 
         journal._claim()  # as another process does that holds the lock now
         journal._epoch -= 1
         writes: list[Callable[[], object]] = [
-            lambda: commit(journal, 1), lambda: journal.stage(b"s"), lambda: journal.finish("done", None, {}),
+            lambda: commit(journal, 1), lambda: journal.stage([b"s"]), lambda: journal.finish("done", None, {}),
         ]  # fmt: skip
         for write in writes:
             with pytest.raises(StoreError, match="another process took up"):
@@ -239,3 +241,23 @@ def test_a_url_that_names_no_store(url: str, got: str) -> None:
     with pytest.raises(StoreError, match=got) as caught:
         Journal.open(url, "r")
     assert "sesame" not in str(caught.value)
+
+
+@pytest.mark.parametrize("lengths", [(0,), (1,), (1 << 20,), ((1 << 20) + 1, 5), (3, 0, 3 << 20, 7), (1 << 19,) * 5])
+def test_a_state_of_any_pieces_comes_back_and_may_shrink_and_grow(place: Place, lengths: tuple[int, ...]) -> None:
+    pieces = [os.urandom(length) for length in lengths]
+    with Journal.create(place, run="r", plan_json="{}", digest="d", state=[b"0"]) as journal:
+        for number, state in enumerate([pieces, [b"short"], pieces[::-1], []], 1):
+            journal.commit_round(number, state=state, record={"round": number}, charges=[])
+            assert journal.state == b"".join(state)
+
+
+def test_a_large_state_takes_no_memory_beside_it(tmp_path: Path) -> None:
+    state = [os.urandom(40_000_000)]
+    with Journal.create(tmp_path / "j.sqlite", run="r", plan_json="{}", digest="d", state=[b"0"]) as journal:
+        tracemalloc.start()
+        journal.commit_round(1, state=state, record={"round": 1}, charges=[])
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 8_000_000
+        assert journal.state == state[0]

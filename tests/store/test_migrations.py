@@ -52,11 +52,11 @@ def test_a_file_of_the_first_release_goes_on(tmp_path: Path) -> None:
     path = old(tmp_path / "j.sqlite")
     with Journal.open(path) as journal:
         holds(journal)
-        journal.commit_round(3, state=b"three", record={"round": 3}, charges=[])
+        journal.commit_round(3, state=[b"three"], record={"round": 3}, charges=[])
     with Journal.open(path) as journal:
         assert (journal.round, journal.state, len(journal.records())) == (3, b"three", 3)
     with pytest.raises(StoreError, match="a path without a run"):
-        Journal.create(path, run="r", plan_json="", digest="", state=b"")
+        Journal.create(path, run="r", plan_json="", digest="", state=[b""])
 
 
 def test_an_old_file_that_is_only_read_is_left_as_it_is(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_an_upgrade_that_fails_changes_nothing(tmp_path: Path) -> None:
 
 def test_a_file_of_a_newer_release_is_left_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "j.sqlite"
-    Journal.create(path, run="r", plan_json="{}", digest="d", state=b"0").close()
+    Journal.create(path, run="r", plan_json="{}", digest="d", state=[b"0"]).close()
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE consilia_store SET version = 3")
     connection.close()
@@ -150,7 +150,7 @@ import sys
 from pathlib import Path
 from consilia.store.journal import Journal
 path = Path({str(tmp_path)!r}) / "j.sqlite"
-Journal.create(path, run="r", plan_json="", digest="", state=b"").close()
+Journal.create(path, run="r", plan_json="", digest="", state=[b""]).close()
 Journal.open(path).close()
 print([name for name in ("alembic", "psycopg", "torch") if name in sys.modules])
 """

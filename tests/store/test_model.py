@@ -92,9 +92,11 @@ class Machine:
         elif what == "begin":
             if run.begun or run.status != "queued":
                 with pytest.raises(StoreError):
-                    Journal.create(self.place, run=name, plan_json=text, digest="d", state=b"").close()
+                    Journal.create(self.place, run=name, plan_json=text, digest="d", state=[b""]).close()
                 return
-            self.journals[name] = Journal.create(self.place, run=name, plan_json=text, digest="d", state=b"%d" % number)
+            self.journals[name] = Journal.create(
+                self.place, run=name, plan_json=text, digest="d", state=[b"%d" % number]
+            )
             run.begun, run.status, run.state = True, "running", b"%d" % number
         elif journal is not None:
             self.write(run, journal, what, number)
@@ -104,11 +106,11 @@ class Machine:
 
         def work() -> None:
             if what == "stage":
-                journal.stage(state)
+                journal.stage([state])
             elif what == "finish":
                 journal.finish("done", str(number), {})
             else:
-                journal.commit_round(round, state=state, record={"round": round}, charges=[])
+                journal.commit_round(round, state=[state], record={"round": round}, charges=[])
 
         if what == "killed":
             # Another process takes the run up, and dies between writing and committing, or right after.
@@ -118,7 +120,7 @@ class Machine:
 
             def other() -> None:
                 with Journal.open(place, journal.run) as mine:
-                    mine.commit_round(round, state=state, record={"round": round}, charges=[])
+                    mine.commit_round(round, state=[state], record={"round": round}, charges=[])
 
             done = killed_at(at, other)
             self.journals[journal.run] = Journal.open(place, journal.run)

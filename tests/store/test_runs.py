@@ -34,7 +34,7 @@ def until_it_waits(queue: RunQueue, run: str) -> None:
 
 
 def begin(place: str, run: str = "r") -> Journal:
-    return Journal.create(place, run=run, plan_json="{}", digest="d", state=b"0")
+    return Journal.create(place, run=run, plan_json="{}", digest="d", state=[b"0"])
 
 
 def test_runs_wait_in_the_order_of_submission(many: str) -> None:
@@ -63,7 +63,7 @@ def test_the_queue_follows_the_journal(many: str) -> None:
         queue.submit("r", "{}", by="ann")
         with queue.held("r"), begin(many) as journal:
             assert [(run.status, run.round) for run in queue.all()] == [("running", 0)]
-            journal.commit_round(1, state=b"1", record={}, charges=[])
+            journal.commit_round(1, state=[b"1"], record={}, charges=[])
             assert [(run.status, run.round) for run in queue.all()] == [("running", 1)]
             journal.finish("failed", "quorum", {})
             assert [(run.status, run.reason) for run in queue.all()] == [("failed", "quorum")]
@@ -77,7 +77,7 @@ def test_an_end_is_the_end(many: str) -> None:
         with begin(many) as journal:
             queue.end("r", "failed", "its plan no longer fits")
             with pytest.raises(StoreError, match="another process took up"):
-                journal.commit_round(1, state=b"1", record={}, charges=[])
+                journal.commit_round(1, state=[b"1"], record={}, charges=[])
         queue.end("r", "done", None)
         assert [(run.status, run.reason) for run in queue.all()] == [("failed", "its plan no longer fits")]
         with Journal.open(many, "r") as journal:
@@ -163,7 +163,7 @@ def lose(place: str, rounds: int = 0) -> None:
             with queue.held("r"):
                 journal = Journal.open(place, "r") if queue.all()[0].status == "running" else begin(place)
                 for _ in range(rounds):
-                    journal.commit_round(journal.round + 1, state=b"", record={}, charges=[])
+                    journal.commit_round(journal.round + 1, state=[b""], record={}, charges=[])
                 os.kill(os.getpid(), signal.SIGKILL)
 
     assert killed_at("", work) == -signal.SIGKILL
@@ -205,9 +205,9 @@ def test_a_coordinator_that_was_frozen_past_its_lease_writes_no_more(url: str, m
                 connection.exec_driver_sql("UPDATE queue SET until = 0")
             lock.close()  # as its sessions end with the machine's network
             with other.held("r"), Journal.open(url, "r") as taken:
-                taken.commit_round(1, state=b"theirs", record={}, charges=[])
+                taken.commit_round(1, state=[b"theirs"], record={}, charges=[])
             with pytest.raises(StoreError, match="took up"):
-                journal.commit_round(1, state=b"mine", record={}, charges=[])
+                journal.commit_round(1, state=[b"mine"], record={}, charges=[])
     with Journal.open(url, "r", read_only=True) as journal:
         assert journal.state == b"theirs"
 

@@ -61,16 +61,16 @@ def coordinate(place: str, folder: Path) -> None:
             (run,) = waiting
             with queue.held("r"):
                 if run.status == "queued":
-                    Journal.create(place, run="r", plan_json="{}", digest="d", state=state(0)).close()
+                    Journal.create(place, run="r", plan_json="{}", digest="d", state=[state(0)]).close()
                     note("round 0")
                 with Journal.open(place, "r") as journal:
                     while journal.round < ROUNDS:
                         if journal.round == 1:
-                            journal.stage(state(2))
+                            journal.stage([state(2)])
                             note("staged")
                         journal.commit_round(
                             journal.round + 1,
-                            state=state(journal.round + 1),
+                            state=[state(journal.round + 1)],
                             record={"round": journal.round + 1},
                             charges=[],
                         )

@@ -25,12 +25,12 @@ def name_of(url: str) -> str:
 
 
 def create(url: str, name: str = "r") -> Journal:
-    return Journal.create(url, run=name, plan_json="{}", digest="d", state=b"0")
+    return Journal.create(url, run=name, plan_json="{}", digest="d", state=[b"0"])
 
 
 def commit(journal: Journal, round: int) -> None:
     journal.commit_round(
-        round, state=b"%d" % round, record={"round": round}, charges=[{"site": "A", "head": f"h{round}"}]
+        round, state=[b"%d" % round], record={"round": round}, charges=[{"site": "A", "head": f"h{round}"}]
     )
 
 
@@ -49,7 +49,7 @@ def run(url: str, name: str) -> None:
         with queue.held(name):
             with create(url, name) as journal:
                 commit(journal, 1)
-                journal.stage(b"staged")
+                journal.stage([b"staged"])
                 commit(journal, 2)
             queue.ask_stop(name, by="me")
             with Journal.open(url, name) as journal:
@@ -116,7 +116,7 @@ def test_a_commit_whose_answer_is_lost_is_found_and_not_repeated(
                 between.cut(b"COMMIT", after=after)
                 commit(journal, number)
             between.cut(b"COMMIT", after=after)
-            journal.stage(b"3")
+            journal.stage([b"3"])
             between.cut(b"COMMIT", after=after)
             journal.finish("done", None, {})
         assert between.cuts == 5

@@ -96,7 +96,7 @@ def test_a_database_of_another_program_is_left_as_it_is(cluster: Cluster, url: s
         admin.execute("CREATE TABLE accounts (owner text)")
     assert "a database of another program" in refused(url)
     with pytest.raises(StoreError, match="another program"):
-        Journal.create(url, run="r", plan_json="{}", digest="d", state=b"")
+        Journal.create(url, run="r", plan_json="{}", digest="d", state=[b""])
     with cluster.sql(name_of(url)) as admin:
         found = admin.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
     assert found == [("accounts",)]
@@ -118,16 +118,16 @@ def test_tables_that_are_gone(cluster: Cluster, url: str) -> None:
 
 
 def test_a_row_that_another_session_holds(cluster: Cluster, url: str) -> None:
-    with Journal.create(url, run="r", plan_json="{}", digest="d", state=b"0") as journal:
+    with Journal.create(url, run="r", plan_json="{}", digest="d", state=[b"0"]) as journal:
         with journal._db._engine.connect() as connection:  # of this store: its sessions wait less long here
             connection.exec_driver_sql("SET lock_timeout = '200ms'")
             connection.commit()
         with cluster.sql(name_of(url)) as admin, admin.transaction():
             admin.execute("SELECT * FROM run FOR UPDATE")
             with pytest.raises(StoreError, match="needs its turn to write"):
-                journal.stage(b"1")
+                journal.stage([b"1"])
             assert journal.records() == []  # readers are not held up
-        journal.stage(b"1")
+        journal.stage([b"1"])
 
 
 @contextmanager
@@ -147,7 +147,7 @@ def standby(cluster: Cluster) -> Iterator[Cluster]:
 
 
 def test_a_standby_is_read_and_never_written(cluster: Cluster, url: str) -> None:
-    with Journal.create(url, run="r", plan_json="{}", digest="d", state=b"0"), RunQueue(url) as queue:
+    with Journal.create(url, run="r", plan_json="{}", digest="d", state=[b"0"]), RunQueue(url) as queue:
         queue.submit("q", "{}", by="me")
         with standby(cluster) as copy:
             there = copy.url(name_of(url))
@@ -192,18 +192,18 @@ def small(cluster: Cluster, tmp_path: Path) -> Iterator[str]:
 
 
 def test_a_full_disk_stops_the_run_and_loses_nothing(small: str) -> None:
-    with Journal.create(small, run="r", plan_json="{}", digest="d", state=b"0") as journal:
-        journal.commit_round(1, state=b"1", record={"round": 1}, charges=[])
+    with Journal.create(small, run="r", plan_json="{}", digest="d", state=[b"0"]) as journal:
+        journal.commit_round(1, state=[b"1"], record={"round": 1}, charges=[])
         with pytest.raises(StoreError, match="needs room on the disk"):
-            journal.commit_round(2, state=os.urandom(30_000_000), record={"round": 2}, charges=[])
+            journal.commit_round(2, state=[os.urandom(30_000_000)], record={"round": 2}, charges=[])
         assert (journal.round, journal.records()) == (1, [{"round": 1}])
-        journal.commit_round(2, state=b"2", record={"round": 2}, charges=[])
+        journal.commit_round(2, state=[b"2"], record={"round": 2}, charges=[])
     with Journal.open(small, "r") as journal:
         assert (journal.round, journal.state) == (2, b"2")
 
 
 def test_damage_on_disk_is_one_error(cluster: Cluster, url: str) -> None:
-    Journal.create(url, run="r", plan_json="{}", digest="d", state=b"0").close()
+    Journal.create(url, run="r", plan_json="{}", digest="d", state=[b"0"]).close()
     with cluster.sql(name_of(url)) as admin:
         admin.execute("UPDATE state SET state = '\\x00'")
     with pytest.raises(StoreError, match="got other bytes"):
@@ -215,11 +215,11 @@ def test_damage_on_disk_is_one_error(cluster: Cluster, url: str) -> None:
 
 
 def test_a_store_that_was_rolled_back_under_a_run_is_noticed(cluster: Cluster, url: str) -> None:
-    with Journal.create(url, run="r", plan_json="{}", digest="d", state=b"0") as journal:
+    with Journal.create(url, run="r", plan_json="{}", digest="d", state=[b"0"]) as journal:
         for number in (1, 2):
-            journal.commit_round(number, state=b"%d" % number, record={"round": number}, charges=[])
+            journal.commit_round(number, state=[b"%d" % number], record={"round": number}, charges=[])
         with cluster.sql(name_of(url)) as admin:  # as after a change to a standby that lagged behind
             admin.execute("UPDATE run SET round = 1")
             admin.execute("DELETE FROM records WHERE round = 2")
         with pytest.raises(StoreError, match="at round 2, where it was left; got round 1"):
-            journal.commit_round(3, state=b"3", record={"round": 3}, charges=[])
+            journal.commit_round(3, state=[b"3"], record={"round": 3}, charges=[])

@@ -193,7 +193,7 @@ def test_changed_local_state_is_found(path: Path, forge: sqlite3.Connection) -> 
 
 def test_a_changed_model_in_the_journal_is_found(tmp_path: Path) -> None:
     path = tmp_path / "j.sqlite"
-    Journal.create(path, run="r", plan_json="{}", digest="d", state=b"s").close()
+    Journal.create(path, run="r", plan_json="{}", digest="d", state=[b"s"]).close()
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("UPDATE state SET state = x'00'")
     connection.close()
@@ -215,8 +215,8 @@ OTHER_VALUES = [
 @pytest.mark.parametrize(("table", "column", "value"), OTHER_VALUES)
 def test_a_journal_of_other_values_is_one_error(tmp_path: Path, table: str, column: str, value: object) -> None:
     path = tmp_path / "j.sqlite"
-    with Journal.create(path, run="r", plan_json="{}", digest="d", state=b"s") as journal:
-        journal.commit_round(1, state=b"t", record={"round": 1}, charges=[{"site": "A", "head": "h"}])
+    with Journal.create(path, run="r", plan_json="{}", digest="d", state=[b"s"]) as journal:
+        journal.commit_round(1, state=[b"t"], record={"round": 1}, charges=[{"site": "A", "head": "h"}])
         journal.finish("done", None, {})
     with sqlite3.connect(path) as connection:
         connection.execute(f"UPDATE {table} SET {column} = ?", (value,))  # noqa: S608
@@ -255,10 +255,10 @@ def test_flipped_bits_of_a_ledger_are_an_error_or_harmless(path: Path, tmp_path:
 
 def test_flipped_bits_of_a_journal_are_an_error_or_harmless(tmp_path: Path) -> None:
     path = tmp_path / "j.sqlite"
-    with Journal.create(path, run="r", plan_json='{"plan": {}}', digest="d", state=b"state" * 9) as journal:
+    with Journal.create(path, run="r", plan_json='{"plan": {}}', digest="d", state=[b"state" * 9]) as journal:
         for round in (1, 2, 3):
             journal.commit_round(
-                round, state=b"t" * 20, record={"round": round}, charges=[{"site": "A", "head": "h" * 64}]
+                round, state=[b"t" * 20], record={"round": round}, charges=[{"site": "A", "head": "h" * 64}]
             )
     for number, damaged in enumerate(_flips(path, 2)):
         copy = tmp_path / f"{number}.sqlite"

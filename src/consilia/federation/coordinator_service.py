@@ -22,7 +22,7 @@ from consilia.federation.proposal import Proposal
 from consilia.plan.facts import facts
 from consilia.plan.load import canonical, from_json
 from consilia.rounds.ports import Transport
-from consilia.rounds.state import TrainingState, from_bytes, to_bytes
+from consilia.rounds.state import TrainingState, from_bytes, to_pieces
 from consilia.secagg.roster import Roster
 from consilia.store.journal import Journal, Status
 from consilia.store.runs import QueuedRun, RunQueue
@@ -284,7 +284,7 @@ class CoordinatorService:
             }  # fmt: skip
             return Journal.create(
                 self._place, run=queued.run, plan_json=json.dumps(agreed), digest=plan.digest,
-                state=to_bytes(first_state(assembled)),
+                state=to_pieces(first_state(assembled)),
             )  # fmt: skip
         journal = Journal.open(self._place, run=queued.run)
         if journal.digest != plan.digest:

@@ -17,7 +17,7 @@ from consilia.plan.facts import facts
 from consilia.plan.run_plan import RunPlan
 from consilia.plan.schema import Plan
 from consilia.rounds.coordinator import OnRound
-from consilia.rounds.state import from_bytes, to_bytes
+from consilia.rounds.state import from_bytes, to_pieces
 from consilia.rounds.weights import result_vector
 from consilia.store.journal import Journal
 
@@ -86,7 +86,7 @@ def start(
             }
         )
         with Journal.create(
-            folder / JOURNAL, run=run, plan_json=agreed, digest=prepared.run_plan.digest, state=to_bytes(state)
+            folder / JOURNAL, run=run, plan_json=agreed, digest=prepared.run_plan.digest, state=to_pieces(state)
         ) as journal:
             simulation.admit()
             return conduct(prepared, simulation.means(attester), journal, state, folder, on_round)

@@ -31,7 +31,7 @@ from consilia.rounds.rates import coordinator_factor
 from consilia.rounds.records import HIDDEN, RoundRecord
 from consilia.rounds.selection import average, keep, result_model, void_if_worse
 from consilia.rounds.spending import Spending
-from consilia.rounds.state import TrainingState, to_bytes
+from consilia.rounds.state import TrainingState, to_pieces
 from consilia.store.crash import crash_point
 from consilia.store.journal import Journal
 
@@ -87,7 +87,7 @@ class Coordinator:
             crash_point("coordinator.before_commit")
             self._journal.commit_round(
                 record.round,
-                state=to_bytes(state),
+                state=to_pieces(state),
                 record=record.to_json(),
                 charges=self._booking.entries(state, record),
             )
@@ -174,7 +174,7 @@ class Coordinator:
         # contradicted: so that this one has begun is written down, and a coordinator that was killed in it goes on after it.
         lost = replace(record, status="skipped", reason="the coordinator was restarted in the middle of its sum")
         self.state.pending = lost.to_json()
-        self._journal.stage(to_bytes(self.state))
+        self._journal.stage(to_pieces(self.state))
         self.state.pending = None
         crash_point("coordinator.before_sum")
 
@@ -205,7 +205,7 @@ class Coordinator:
         # The sites are about to see the noised model. Noise drawn again for the same sum after a kill would be a second
         # release that nobody was charged for: so it is written down before it is shown.
         self.state.pending = record.to_json()
-        self._journal.stage(to_bytes(self.state))
+        self._journal.stage(to_pieces(self.state))
         crash_point("coordinator.after_stage")
 
     def _score(self, record: RoundRecord) -> RoundRecord:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from consilia.core.canonical import Json
 from consilia.core.errors import StoreError
-from consilia.core.update import Vector
+from consilia.core.update import Bytes, Vector
 
 AFRESH = -1  # no phase: the server optimizer starts anew in the next round
 
@@ -72,8 +72,8 @@ _PLAIN = (
 _KINDS = {4: "<f4", 8: "<f8"}
 
 
-def to_bytes(state: TrainingState) -> bytes:
-    """Serialise as safetensors; plain values ride in its metadata. Takes no memory but that of the bytes."""
+def to_pieces(state: TrainingState) -> list[Bytes]:
+    """Serialise as safetensors; plain values ride in its metadata. The pieces are views of the state's own arrays."""
     tensors: dict[str, NDArray[np.floating]] = {"model": state.model}
     tensors |= {f"moment.{name}": value for name, value in state.moments.items()}
     for name in ("control", "tail", "best", "good"):
@@ -94,11 +94,11 @@ def to_bytes(state: TrainingState) -> bytes:
         at += value.nbytes
     raw = json.dumps(header, separators=(",", ":")).encode()
     raw += b" " * (-len(raw) % 8)
-    return b"".join((len(raw).to_bytes(8, "little"), raw, *parts))
+    return [len(raw).to_bytes(8, "little") + raw, *parts]
 
 
 def from_bytes(data: bytes) -> TrainingState:
-    """Read back what `to_bytes` wrote.
+    """Read back what `to_pieces` wrote.
 
     Raises:
         StoreError: If the bytes are not such a state.

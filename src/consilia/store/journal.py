@@ -10,17 +10,16 @@ from typing import Any, NoReturn, Self
 
 from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
-from consilia.core.canonical import Json, canonical_bytes, digest_bytes
+from consilia.core.canonical import Json, canonical_bytes
 from consilia.core.errors import StoreError
-from consilia.store.journal_tables import journal_records, journal_run, journal_state, queue
+from consilia.core.update import Bytes
+from consilia.store.journal_state import write_state
+from consilia.store.journal_tables import journal_records, journal_run, queue
 from consilia.store.journal_view import JournalView, Status, columns, of_kind
 
 __all__ = ["Journal", "Status"]
 
 _put_record = insert(journal_records)
-_put_state = insert(journal_state)
-# In place: faster than delete and insert, and a file stays flat.
-_replace_state = update(journal_state).where(journal_state.c.run == bindparam("b_run"))
 # Every write to a run begins with this: only the process that took it up last may, and only from the round it stands at.
 _go_on = update(journal_run).where(
     journal_run.c.run == bindparam("b_run"),
@@ -53,7 +52,7 @@ class Journal(JournalView):
             raise
 
     @classmethod
-    def create(cls, place: Path | str, *, run: str, plan_json: str, digest: str, state: bytes) -> Self:
+    def create(cls, place: Path | str, *, run: str, plan_json: str, digest: str, state: Sequence[Bytes]) -> Self:
         """Begin a run at round 0 with its first state.
 
         Args:
@@ -61,7 +60,7 @@ class Journal(JournalView):
             run: Its name.
             plan_json: What was agreed on, as a text.
             digest: Of the plan.
-            state: Model and optimizer before the first round.
+            state: Model and optimizer before the first round, in pieces.
 
         Raises:
             StoreError: If this run was begun already, or it cannot be written.
@@ -69,7 +68,6 @@ class Journal(JournalView):
         journal = cls(place, run, create=True, read_only=False)
         try:
             begun = {"run": run, "plan": plan_json, "digest": digest, "status": "running", "round": 0, "epoch": 1}
-            kept = {"run": run, "digest": digest_bytes(state), "state": state}
 
             def work(connection: Connection, again: bool) -> None:
                 found = connection.execute(columns.where(journal_run.c.run == run)).first()
@@ -81,7 +79,7 @@ class Journal(JournalView):
                         hint="Resume it, or choose another run name",
                     )  # fmt: skip
                 connection.execute(insert(journal_run).values(begun))
-                connection.execute(_put_state, kept)
+                write_state(connection, run, state)
                 if journal._db.shared:
                     _leave_queue(connection, journal._who, run)
 
@@ -128,7 +126,7 @@ class Journal(JournalView):
         self,
         round: int,
         *,
-        state: bytes,
+        state: Sequence[Bytes],
         record: Mapping[str, Json],
         charges: Sequence[Mapping[str, Json]],
     ) -> None:
@@ -136,7 +134,7 @@ class Journal(JournalView):
 
         Args:
             round: The round after the last one committed.
-            state: Model and optimizer after the round; replaces the state before.
+            state: Model and optimizer after the round, in pieces; replaces the state before.
             record: The round's record.
             charges: One mapping per charge, with at least "site" and "head" (the site's chain after it).
 
@@ -154,34 +152,32 @@ class Journal(JournalView):
             )
         entry = {"run": self.run, "round": round, "record": _text(record),
                  "charges": _text([dict(charge) for charge in charges])}  # fmt: skip
-        kept = {"b_run": self.run, "digest": digest_bytes(state), "state": state}
 
         def work(connection: Connection, again: bool) -> None:
             if not self._goes_on(connection, again, round=round):
                 return
             connection.execute(_put_record, entry)
-            connection.execute(_replace_state, kept)
+            write_state(connection, self.run, state)
             if self._db.shared:
                 connection.execute(_queued, {"b_run": self.run, "round": round})
 
         self._db.write("journal.commit", work, held=self._lock)
         self.round = round
 
-    def stage(self, state: bytes) -> None:
+    def stage(self, state: Sequence[Bytes]) -> None:
         """Write down a state before its round is committed: a killed run goes on from it.
 
         Args:
-            state: What is about to be shown outside; `commit_round` of the same round follows.
+            state: What is about to be shown outside, in pieces; `commit_round` of the same round follows.
 
         Raises:
             StoreError: If the run has ended or was taken up by another process, or the store cannot be written.
         """
         self._require_running()
-        kept = {"b_run": self.run, "digest": digest_bytes(state), "state": state}
 
         def work(connection: Connection, again: bool) -> None:
             self._goes_on(connection, again, round=self.round)
-            connection.execute(_replace_state, kept)
+            write_state(connection, self.run, state)
 
         self._db.write("journal.stage", work, held=self._lock)
 

@@ -49,7 +49,8 @@ journal_state = Table(
     "state",
     journal_metadata,
     Column("run", Text, ForeignKey(journal_run.c.run), primary_key=True),
-    Column("digest", String(64), nullable=False),
+    Column("part", BigInteger, primary_key=True, autoincrement=False),
+    Column("digest", String(64), nullable=False),  # of all parts together, in each
     Column("state", LargeBinary, nullable=False),
 )
 # Weights do not compress, and trying costs more than writing them.

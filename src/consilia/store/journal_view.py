@@ -47,12 +47,11 @@ class JournalView:
             )
 
     def _load(self) -> None:
-        def work(connection: Connection) -> tuple[Row[Any] | None, Row[Any] | None]:
-            row = connection.execute(self._of_run(columns, journal_run.c.run)).one_or_none()
-            return row, connection.execute(self._of_run(select(journal_state), journal_state.c.run)).one_or_none()
+        def work(connection: Connection) -> tuple[Row[Any] | None, Sequence[Row[Any]]]:
+            return connection.execute(self._of_run(columns, journal_run.c.run)).one_or_none(), self._parts(connection)
 
         row, state = self._db.read(work)
-        if row is None or state is None:
+        if row is None or not state:
             raise StoreError.of(
                 self._who, needs="a run" if self._wanted is None else f"run {self._wanted!r}",
                 got="none: its process was killed before the run began", hint="Start the run again",
@@ -68,18 +67,21 @@ class JournalView:
         Raises:
             StoreError: If it changed on disk, or the store cannot be read.
         """
+        return self._checked(self._db.read(self._parts))
 
-        def work(connection: Connection) -> Row[Any] | None:
-            return connection.execute(self._of_run(select(journal_state), journal_state.c.run)).one_or_none()
+    def _parts(self, connection: Connection) -> Sequence[Row[Any]]:
+        chosen = select(journal_state.c.digest, journal_state.c.state)
+        if self._db.version > 1:
+            chosen = chosen.order_by(journal_state.c.part)
+        return connection.execute(self._of_run(chosen, journal_state.c.run)).all()
 
-        return self._checked(self._db.read(work))
-
-    def _checked(self, state: Row[Any] | None) -> bytes:
-        if state is None or not isinstance(state.state, bytes) or digest_bytes(state.state) != state.digest:
-            expected = "as it was written" if state is None else f"with digest {state.digest[:12]}"
-            raise StoreError.of(self._who, needs=f"a state {expected}", got="other bytes",
-                                hint="The file was changed on disk: restore it from a copy")  # fmt: skip
-        return state.state
+    def _checked(self, parts: Sequence[Row[Any]]) -> bytes:
+        if parts and all(isinstance(part.state, bytes) for part in parts):
+            state = b"".join(part.state for part in parts)
+            if {part.digest for part in parts} == {digest_bytes(state)}:
+                return state
+        raise StoreError.of(self._who, needs="the state as it was written", got="other bytes",
+                            hint="The file was changed on disk: restore it from a copy")  # fmt: skip
 
     def _take(self, row: Row[Any]) -> None:
         # SQLite keeps any kind of value in any column: what is not of its kind was not written by a journal.

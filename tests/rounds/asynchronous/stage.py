@@ -17,7 +17,7 @@ from consilia.federation.sums import gatherer_of
 from consilia.plan.load import from_text
 from consilia.plan.schema import Plan
 from consilia.rounds.coordinator import Coordinator
-from consilia.rounds.state import from_bytes, to_bytes
+from consilia.rounds.state import from_bytes, to_pieces
 from consilia.store.journal import Journal
 from consilia.transport.virtual import Virtual
 
@@ -96,7 +96,7 @@ class Stage:
         else:
             state = first_state(self.prepared)
             self.journal = Journal.create(
-                folder / f"{run}.sqlite", run=run, plan_json="{}", digest=self.plan.digest, state=to_bytes(state)
+                folder / f"{run}.sqlite", run=run, plan_json="{}", digest=self.plan.digest, state=to_pieces(state)
             )
         entropy = entropy_of(plan)
         means = replace(self.simulation.means(None), transport=self.transport)

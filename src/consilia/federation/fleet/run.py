@@ -16,7 +16,7 @@ from consilia.plan.facts import facts
 from consilia.plan.load import canonical
 from consilia.plan.schema import Plan
 from consilia.rounds.ports import Transport
-from consilia.rounds.state import to_bytes
+from consilia.rounds.state import to_pieces
 from consilia.store.journal import Journal
 from consilia.transport.credentials.credentials import Credentials
 
@@ -94,7 +94,7 @@ def run_job(
             run=run,
             plan_json=json.dumps(agreed),
             digest=assembled.run_plan.digest,
-            state=to_bytes(state),
+            state=to_pieces(state),
         ) as journal,
     ):
         roster = sites.among({terms.name for terms in assembled.run_plan.sites})

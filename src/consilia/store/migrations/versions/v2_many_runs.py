@@ -1,4 +1,4 @@
-"""Version 2: records by run, a count of the processes that took a run up, and a queue; so one store holds many runs."""
+"""Version 2: records by run, a count of the processes that took a run up, a state in parts, a queue: one store holds many."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -22,6 +22,16 @@ def upgrade() -> None:
     )
     op.drop_table("records")
     op.rename_table("records_by_run", "records")
+    op.create_table(
+        "state_in_parts",
+        sa.Column("run", sa.Text, sa.ForeignKey("run.run"), primary_key=True),
+        sa.Column("part", sa.BigInteger, primary_key=True, autoincrement=False),
+        sa.Column("digest", sa.String(64), nullable=False),
+        sa.Column("state", sa.LargeBinary, nullable=False),
+    )
+    op.execute("INSERT INTO state_in_parts SELECT run, 0, digest, state FROM state")
+    op.drop_table("state")
+    op.rename_table("state_in_parts", "state")
     op.create_table(
         "queue",
         sa.Column("position", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=True),
