@@ -86,7 +86,7 @@ def main() -> None:
     stop = threading.Event()
     courier = Courier(
         name, [GrpcLink(f"127.0.0.1:{port}", own)], store.inbox if sys.argv[6] == "durable" else Forgetful(), handle,
-        spool=home / "spool", hello={}, leaves=lambda id, frame: None, retry_cap=1.0, clock=time.monotonic,
+        spool=home / "spool", leaves=lambda id, frame: None, retry_cap=1.0, clock=time.monotonic,
     )  # fmt: skip
     thread = threading.Thread(target=courier.run, args=(stop,))
     thread.start()

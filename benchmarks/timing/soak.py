@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.timing.links import consortium
-from consilia.federation.offer import travelling
 from consilia.plan.load import canonical, from_text
+from consilia.plan.travelling import travelling
 from consilia.transport.credentials.credentials import Credentials
 from consilia.transport.grpc.control import call
 

@@ -207,6 +207,21 @@ def test_all_bad_requests_are_told_at_once(signed: Call) -> None:
     assert len(outcome.problems) == 2
 
 
+def test_a_missing_request_or_roster_says_who_makes_it(signed: Call) -> None:
+    signed_not = signed("sign", "west/west.request.json", "--json")
+    assert signed_not.code == 5
+    [problem] = signed_not.problems
+    assert problem["who"] == "file west/west.request.json"
+    assert "a member makes its request, NAME/NAME.request.json, with consilia roster add NAME" in problem["hint"]
+    taken_not = signed("add", "south", "--roster", "roster.json", "--json")
+    assert "the consortium's officer sends it" in taken_not.problems[0]["hint"]
+    nowhere = signed("sign", "south/south.request.json", "--dir", "elsewhere", "--json")
+    assert nowhere.code in (2, 5)
+    assert "elsewhere" in nowhere.problems[0]["who"]
+    assert "--dir names it" in nowhere.problems[0]["hint"]
+    assert not Path("elsewhere").exists()
+
+
 def test_never_two_of_anything(signed: Call) -> None:
     before = tree()
     assert signed("init", "consortium", "--json").code == 2

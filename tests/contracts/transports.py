@@ -84,7 +84,7 @@ class Wired:
         stop = threading.Event()
         courier = Courier(
             site, links or [self.dial(site, self.port)], self.inboxes.setdefault(site, MemoryInbox()), self.handles[site],
-            spool=self.folder / site, hello={}, leaves=lambda id, frame: self.left.append((site, id, frame)), retry_cap=0.5,
+            spool=self.folder / site, leaves=lambda id, frame: self.left.append((site, id, frame)), retry_cap=0.5,
             clock=time.monotonic,
         )  # fmt: skip
         thread = threading.Thread(target=courier.run, args=(stop,), name=site)

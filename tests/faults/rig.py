@@ -83,7 +83,7 @@ class Rig:
             at = f"127.0.0.1:{port or self.lines[name].port}"
             courier = Courier(
                 name, [GrpcLink(at, self.world.load(name))], store.inbox, self._handle(name, site),
-                spool=self.folder / name, hello={}, leaves=self._note(name), retry_cap=0.4, clock=time.monotonic,
+                spool=self.folder / name, leaves=self._note(name), retry_cap=0.4, clock=time.monotonic,
             )  # fmt: skip
             running = Running(site, store, threading.Thread(name=name))
             running.thread = threading.Thread(target=courier.run, args=(running.stop,), name=name)

@@ -43,7 +43,7 @@ def main() -> None:
 
     courier = Courier(
         name, [GrpcLink(told["address"], Credentials.load(Path(told["credentials"])))], store.inbox, handle,
-        spool=folder / name, hello={}, leaves=lambda id, frame: None, retry_cap=0.4, clock=time.monotonic,
+        spool=folder / name, leaves=lambda id, frame: None, retry_cap=0.4, clock=time.monotonic,
     )  # fmt: skip
     courier.run(stop)
     store.close()

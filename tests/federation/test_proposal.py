@@ -7,9 +7,9 @@ import pytest
 from tests.federation.hospitals import HOSPITALS, found, plan_text, services, wired
 
 from consilia.core.update import Gone
-from consilia.federation.offer import travelling
 from consilia.federation.proposal import ASKED, Proposal
 from consilia.plan.load import from_text
+from consilia.plan.travelling import travelling
 from consilia.rounds.ports import Arrival, Transport
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")

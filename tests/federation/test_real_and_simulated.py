@@ -9,9 +9,9 @@ import consilia
 from consilia.core.canonical import digest_bytes
 from consilia.federation.conduct import conduct, first_state, pin
 from consilia.federation.means import Means
-from consilia.federation.offer import travelling
 from consilia.federation.proposal import Proposal
 from consilia.plan.load import from_text
+from consilia.plan.travelling import travelling
 from consilia.rounds.state import to_pieces
 from consilia.store.journal import Journal
 

@@ -11,9 +11,10 @@ from consilia.core.update import ProtocolMessage
 from consilia.core.wire import decode, encode
 from consilia.data.builtin import heart
 from consilia.federation.assemble import RowShape, assemble
-from consilia.federation.offer import Offer, travelling
+from consilia.federation.offer import Offer
 from consilia.federation.proposal import Proposal
 from consilia.plan.load import from_text
+from consilia.plan.travelling import travelling
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
 
@@ -140,3 +141,20 @@ def test_sites_that_a_coordinator_made_up_do_not_count(tmp_path: Path, mode: str
         assert answer.body["answer"] == "refused"
         assert "ghost a, ghost b, ghost c" in str(answer.body["clauses"])
         assert site._store.consents.accepted("heart-1") is None
+
+
+def test_of_a_fault_in_a_policy_the_operator_learns_the_kind_and_the_steward_all(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = found(tmp_path)
+    with services(world) as sites:
+        policy = tmp_path / "Hungary" / "policy.toml"
+        policy.write_text('[privacy]\nmax_delta = "for patient 4711"\n')  # while the site runs
+        one = proposal(plan_text())
+        one.advance(wired(sites), HOSPITALS)
+    assert one.enrolment.answers["Hungary"] == "refused"
+    assert one.enrolment.reasons["Hungary"] == "its policy.toml cannot be read; its log says more (PolicyError)"
+    assert "policy key privacy.max_delta needs a number" in caplog.text
+    first, *rest = str(one.hopeless()).splitlines()
+    assert first == "2 of 3 sites may take part, all must, as the plan registers no numbers of rows:"
+    assert rest == [f"Hungary: {one.enrolment.reasons['Hungary']}"]

@@ -15,12 +15,13 @@ from tests.rounds.traps import imprint
 from consilia.core.update import ProtocolMessage, Release, Vector
 from consilia.core.wire import decode, encode, pack_vector
 from consilia.federation.assemble import Assembled
-from consilia.federation.offer import Offer, travelling
+from consilia.federation.offer import Offer
 from consilia.federation.proposal import Proposal
 from consilia.federation.site_service import SiteService
 from consilia.learning.architecture import hidden_layers
 from consilia.plan.load import from_text
 from consilia.plan.schema import Plan
+from consilia.plan.travelling import travelling
 from consilia.store.ledger_store import SiteStore
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")

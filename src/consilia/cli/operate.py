@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from consilia.cli import options, output
+from consilia.report.numbers import counted
 
 if TYPE_CHECKING:
     from consilia.core.canonical import Json
@@ -30,8 +31,8 @@ def submit(
 ) -> None:
     """Hand a plan to the coordinator, which proposes it to the sites and runs it once enough of them agree."""
     from consilia.federation.naming import new_run
-    from consilia.federation.offer import travelling
     from consilia.plan.load import canonical, load
+    from consilia.plan.travelling import travelling
 
     loaded = load(plan, list(set or []))
     run = new_run(loaded)
@@ -104,16 +105,20 @@ def _one(found: Mapping[str, Any], run: str) -> dict[str, Any]:
 def _wait(config: Path, run: str) -> dict[str, Any]:
     from consilia.core.errors import TransportError
 
+    said = ""
     while True:
         try:
             found = _one(_ask(config, {"do": "status"}), run)
             if found["status"] in _TERMINAL:
                 return found
+            said = ""
         except TransportError as error:  # it may be restarting: the run goes on then
-            output.say(f"waiting: {error}")
+            if str(error) != said:  # once, not at every look
+                said = str(error)
+                output.say(f"waiting: {error}")
         time.sleep(_LOOK)
 
 
 def _outcome(found: Mapping[str, Any]) -> str:
-    reason = f" ({found['reason']})" if found["reason"] else ""
-    return f"{found['status']} after {found['round']} rounds{reason}"
+    reason = f"\n{found['reason']}" if found["reason"] else ""
+    return f"{found['status']} after {counted(found['round'], 'round')}{reason}"

@@ -42,24 +42,30 @@ def show_error(error: ConsiliaError, *, as_json: bool) -> int:
 
 
 def _show_problems(problems: tuple[Problem, ...]) -> None:
-    from rich.table import Table
     from rich.text import Text
 
     terminal = console(stderr=True)
     count = len(problems)
     terminal.print(Text("1 problem" if count == 1 else f"{count} problems", style="bold red"))
     for problem in problems[:MOST]:
-        block = Table.grid(padding=(0, 2))
-        block.add_column(style="dim", no_wrap=True)
-        block.add_column(overflow="fold")
-        for label, text in (("needs", problem.needs), ("got", problem.got), ("do", problem.hint)):
-            if text:
-                block.add_row(f"  {label}", Text(_cut(text)))
         terminal.print()
         terminal.print(Text(_cut(problem.who), style="bold"), soft_wrap=True)
-        terminal.print(block)
+        for label, text in (("needs", problem.needs), ("got", problem.got), ("do", problem.hint)):
+            if text:
+                beside(terminal, f"  {label:<5}  ", _cut(text))
     if count > MOST:
         terminal.print(f"\nand {count - MOST} more (--json lists them)")
+
+
+def beside(terminal: "Console", label: str, text: str) -> None:
+    """Print a text beside its label, folded within the width that is left; no line ends in blanks."""
+    from rich.text import Text
+
+    for line in text.splitlines():
+        for part in Text(line).wrap(terminal, max(1, terminal.width - len(label))):
+            part.rstrip()
+            terminal.print(Text.assemble((label, "dim"), part), soft_wrap=True)
+            label = " " * len(label)
 
 
 def _cut(text: str) -> str:

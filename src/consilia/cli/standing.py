@@ -1,13 +1,14 @@
 """How `consilia status` looks: sites and runs, at 80 columns."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich import box
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from consilia.cli.output import console
+from consilia.cli.output import beside, console
 from consilia.report.numbers import duration, share, size
 
 _STYLES = {
@@ -31,7 +32,7 @@ def show(found: Mapping[str, Any]) -> None:
     if not found["runs"]:
         terminal.print("No run yet: consilia submit PLAN", style="dim")
         return
-    terminal.print(_runs(found["runs"]))
+    _show_runs(terminal, found["runs"])
 
 
 def show_run(run: Mapping[str, Any]) -> None:
@@ -48,7 +49,7 @@ def show_run(run: Mapping[str, Any]) -> None:
     ]  # fmt: skip
     for label, value in facts:
         if value:
-            terminal.print(Text.assemble((f"{label:<11}", "dim"), str(value)), soft_wrap=True)
+            beside(terminal, f"{label:<11}", str(value))
     if run["sites"]:
         terminal.print()
         terminal.print(_answers(run))
@@ -68,7 +69,7 @@ def _sites(sites: list[dict[str, Any]]) -> Table:
         here = (
             Text("connected", "green")
             if site["connected"]
-            else Text("away" if site["counts"] else "not seen yet", "dim")
+            else Text("not seen yet" if site["counts"] is None else "away", "dim")
         )
         days = site["certificate_days"]
         table.add_row(
@@ -78,14 +79,29 @@ def _sites(sites: list[dict[str, Any]]) -> Table:
     return table
 
 
-def _runs(runs: list[dict[str, Any]]) -> Table:
-    table = _table("run", "status", "rounds", "accuracy", "")
-    for run in runs:
-        status = Text(run["status"], _STYLES.get(run["status"], ""))
-        table.add_row(
-            run["run"], status, _rounds(run), share(run["accuracy"], missing=""), run["reason"] or _waits(run)
-        )
-    return table
+def _show_runs(terminal: Console, runs: list[dict[str, Any]]) -> None:
+    """Print a line for each run, and below it, in the full width, why it stands where it does."""
+    head = ("run", "status", "rounds", "accuracy")
+    rows = [(run["run"], run["status"], _rounds(run), share(run["accuracy"], missing="")) for run in runs]
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    terminal.print(Text(_line(head, widths), "dim"))
+    terminal.print(Text("\u2500" * min(terminal.width, sum(widths) + 2 * len(widths) - 2), "dim"))
+    for run, cells in zip(runs, rows, strict=True):
+        line = Text(_line(cells, widths))
+        line.stylize(_STYLES.get(run["status"], ""), widths[0] + 2, widths[0] + 2 + widths[1])
+        terminal.print(line, soft_wrap=True)
+        if why := _first(run["reason"]) or _waits(run):
+            beside(terminal, "  ", why)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+
+
+def _first(reason: str | None) -> str:
+    """Return a reason's first line; where each site has one of its own, the run's page has them."""
+    first, _, rest = (reason or "").partition("\n")
+    return first.rstrip(": ") + (" (consilia status RUN says which)" if rest else "")
 
 
 def _answers(run: Mapping[str, Any]) -> Table:

@@ -2,7 +2,8 @@
 
 ConsiliaError              exit 1
 ├── PlanError              exit 2   the plan asks for something that cannot be done
-│   └── IllegalChain       exit 2   two transforms of a pipeline do not fit together
+│   ├── IllegalChain       exit 2   two transforms of a pipeline do not fit together
+│   └── PolicyError        exit 2   a site's policy cannot be read
 ├── DataError              exit 2   a data file cannot be used as the plan says
 ├── BudgetExceeded         exit 3   a ledger refuses a charge
 ├── ProtocolError          exit 4   a message breaks the rules of the round
@@ -54,6 +55,10 @@ class PlanError(ConsiliaError):
 
 class IllegalChain(PlanError):  # noqa: N818  (the name the design uses)
     """Two transforms of a pipeline do not fit together."""
+
+
+class PolicyError(PlanError):
+    """A site's policy cannot be read: it agrees to nothing then."""
 
 
 class DataError(ConsiliaError):

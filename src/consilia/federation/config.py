@@ -2,19 +2,25 @@
 
 import json
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, TypeVar
 
 from pydantic import Field, ValidationError
+from pydantic_core import ErrorDetails
 
 from consilia.core.errors import PlanError, Problem
+from consilia.plan.faults import location, nearest, needs_of, show
 from consilia.plan.load import read_text
+from consilia.plan.policy import Policy
+from consilia.plan.schema import Plan
 from consilia.plan.values import Count, Name, Positive, Section
 
-Address = Annotated[str, Field(min_length=3, max_length=255, pattern=r"^[^\s/]+:\d{1,5}$")]
+_HOST_PORT, _PROXY = r"^[^\s/]+:\d{1,5}$", r"^http://"
+_PATTERNS = {_HOST_PORT: "host:port", _PROXY: "http://host:port"}
+Address = Annotated[str, Field(max_length=255, pattern=_HOST_PORT)]
 Chance = Annotated[float, Field(ge=0, le=1)]
 _Config = TypeVar("_Config", bound=Section)
-_START = "Name the file with --config; docs/howto/run-a-coordinator.md and consilia site init say what is in it"
 
 
 class DataSet(Section):
@@ -37,7 +43,7 @@ class SiteConfig(Section):
         None, description="Where it listens for HTTPS, host:port; tried where a firewall lets nothing else through."
     )
     proxy: str | None = Field(
-        None, pattern=r"^http://", description="The proxy that HTTPS goes through; what HTTPS_PROXY says when absent."
+        None, pattern=_PROXY, description="The proxy that HTTPS goes through; what HTTPS_PROXY says when absent."
     )
     proxy_authority: str | None = Field(
         None, description="Certificates, PEM, of a proxy that inspects what passes; relative to site.toml."
@@ -89,25 +95,72 @@ class OperatorConfig(Section):
     coordinator: Address = Field(description="Where the coordinator listens, host:port.")
 
 
+_OPERATOR, _SITE, _COORDINATOR, _POLICY = "operator.toml", "site.toml", "coordinator.toml", "policy.toml"
+# What people write, by name; where the keys of a text fit several of them, the first is meant.
+_FILES: Mapping[str, type[Section]] = {
+    _OPERATOR: OperatorConfig, _SITE: SiteConfig, _COORDINATOR: CoordinatorConfig, "a plan": Plan, _POLICY: Policy,
+}  # fmt: skip
+_STARTS = {
+    _OPERATOR: 'It is one line, in the folder of the operator\'s keys: coordinator = "HOST:PORT"',
+    _SITE: "consilia site init writes one into the folder of the site's keys",
+    _COORDINATOR: "docs/howto/run-a-coordinator.md says what is in it; it lies in the folder of the coordinator's keys",
+}  # fmt: skip
+_WITHIN: Mapping[str, type[Section]] = {"data": DataSet, "timing": Timing, "rehearsal": Rehearsal}
+
+
 def read_config(path: Path, kind: type[_Config]) -> _Config:
     """Read one of these files.
 
     Raises:
-        PlanError: With every fault of it.
+        PlanError: With every fault of it; with one, where it is another of them.
     """
-    who = f"file {path}"
+    name = _name(kind)
+    start = f"Name the {name} with --config. {_STARTS[name]}"
+    return config_of(read_text(path, noun=name.removesuffix(".toml"), start=start), kind, f"file {path}")
+
+
+def config_of(text: str, kind: type[_Config], who: str) -> _Config:
+    """Read the text of one of these files.
+
+    Raises:
+        PlanError: As `read_config`.
+    """
     try:
-        raw = tomllib.loads(read_text(path, noun="config", start=_START))
+        raw = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise PlanError.of(who, needs="TOML", got=f"{error}" or type(error).__name__,
                            hint='Lines look like  key = "text", below a [section]') from None  # fmt: skip
     try:
         return kind.model_validate_json(json.dumps(raw, default=str), strict=True)
     except ValidationError as error:
-        raise PlanError(_problem(who, kind, fault["loc"], fault["msg"]) for fault in error.errors()) from None
+        name, found = _name(kind), _written_as(raw)
+        if len(raw.keys() & kind.model_fields) < len(raw.keys() & _FILES[found].model_fields):
+            raise PlanError.of(who, needs=f"to be the {name}", got=f"the keys of {found}",
+                               hint=f"Name the {name} with --config. {_STARTS[name]}") from None  # fmt: skip
+        raise PlanError(_problem(who, kind, fault) for fault in error.errors(include_url=False)) from None
 
 
-def _problem(who: str, kind: type[Section], place: tuple[int | str, ...], message: str) -> Problem:
-    key = ".".join(str(part) for part in place)
-    known = ", ".join(kind.model_fields)
-    return Problem(f"{who}, key {key}", "a value of its kind", message, f"Keys of this file: {known}")
+def _name(kind: type[Section]) -> str:
+    return next(name for name, known in _FILES.items() if known is kind)
+
+
+def _written_as(raw: Mapping[str, object]) -> str:
+    """Return which of these files has most of the keys."""
+    return max(_FILES, key=lambda name: len(raw.keys() & _FILES[name].model_fields))
+
+
+def _problem(who: str, kind: type[Section], error: ErrorDetails) -> Problem:
+    keys = location(error)
+    if not keys:  # nested too deeply, or characters that are none
+        return Problem(who, "plain values", error["msg"], "Write numbers, texts and tables")
+    who = f"{who}, key {'.'.join(keys)}"
+    known = (_WITHIN.get(keys[0], kind) if len(keys) > 1 else kind).model_fields
+    if error["type"] == "extra_forbidden":
+        guess = nearest(keys[-1], known)
+        hint = f"Did you mean {guess}?" if guess else f"Known there: {', '.join(known)}"
+        return Problem(who, "to be one that this file has", "an unknown key", hint)
+    meaning = known[keys[-1]].description or "" if keys[-1] in known else ""
+    if error["type"] == "missing":
+        return Problem(who, "a value", "nothing", meaning)
+    needs = _PATTERNS.get(error.get("ctx", {}).get("pattern", "")) or needs_of(error)
+    return Problem(who, needs, show(error["input"]), meaning)

@@ -9,10 +9,11 @@ from consilia.core.canonical import Json
 from consilia.core.errors import PlanError, Problem
 from consilia.core.version import VERSION
 from consilia.federation.coordinator_service import CoordinatorService
-from consilia.federation.offer import RUN, travelling
+from consilia.federation.offer import RUN
 from consilia.plan.load import canonical, from_json
 from consilia.plan.rules import broken
 from consilia.plan.schema import Plan
+from consilia.plan.travelling import travelling
 from consilia.store.runs import QueuedRun
 from consilia.transport.credentials.book import Book, Entry
 from consilia.transport.link.hub import Seen

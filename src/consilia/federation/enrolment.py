@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from consilia.core.canonical import Json
 from consilia.core.errors import ConsiliaError
 from consilia.core.update import Bytes, ProtocolMessage, Release
 from consilia.federation.offer import Offer, Surveyed
@@ -12,6 +13,12 @@ from consilia.rounds.ports import Transport
 
 Answer = Literal["unasked", "accepted", "waiting", "refused", "silent"]
 _ANSWERS: tuple[Answer, ...] = ("accepted", "waiting", "refused")
+# Of a fault at a site only its class arrives. An operator is told here, in the coordinator's own words, what it stands for.
+_FAULTS = {
+    "PolicyError": "its policy.toml cannot be read", "DataError": "its data file is not as the plan says",
+    "PlanError": "the plan cannot be carried out there", "StoreError": "its ledger or keys cannot be used",
+    "BudgetExceeded": "its ledger refuses", "ProtocolError": "it does not take such an offer",
+}  # fmt: skip
 
 
 @dataclass
@@ -89,8 +96,14 @@ class Enrolment:
         if answer == "accepted":
             self.reasons.pop(site, None)
         else:
-            self.reasons[site] = "; ".join(told) or str(item.body.get("error", "no reason given"))[:64]
+            self.reasons[site] = "; ".join(told) or _fault(item.body.get("error"))
 
     def _silent(self, site: str, why: str) -> None:
         if self.answers.get(site) != "accepted":
             self.answers[site], self.reasons[site] = "silent", why
+
+
+def _fault(kind: Json) -> str:
+    if not isinstance(kind, str):
+        return "no reason given"
+    return f"{_FAULTS.get(kind, 'it failed')}; its log says more ({kind[:64]})"

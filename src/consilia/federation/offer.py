@@ -13,15 +13,6 @@ from consilia.plan.load import canonical, from_json
 from consilia.plan.schema import Plan
 
 RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")  # a run's id names its folder
-_FILES = ("path", "labels_path")
-
-
-def travelling(plan: Plan) -> Plan:
-    """Return the plan as it is sent: of files only their names, for where they lie is each member's own."""
-    data = plan.data.model_copy(update={key: _base(getattr(plan.data, key)) for key in _FILES})
-    model = plan.model.model_copy(update={"initial": _base(plan.model.initial)})
-    secure = plan.secure_sum.model_copy(update={"policy": _base(plan.secure_sum.policy)})
-    return plan.model_copy(update={"data": data, "model": model, "secure_sum": secure})
 
 
 @dataclass(frozen=True)
@@ -102,10 +93,6 @@ class Surveyed:
 
 def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= 10**12
-
-
-def _base(path: str | None) -> str | None:
-    return path if path is None else path.replace("\\", "/").rsplit("/", 1)[-1]
 
 
 def _malformed(who: str, got: str) -> ProtocolError:

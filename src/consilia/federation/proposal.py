@@ -113,24 +113,24 @@ class Proposal:
         return max(fewest, quorum(plan.plan.aggregation.quorum, cohort))
 
     def hopeless(self) -> str | None:
-        """Return why this plan will never be a run: too many sites refused it; None as long as it may."""
+        """Return why this plan will never be a run: too many sites refused it, a line each; None as long as it may."""
         may = [name for name in self.names if self._may_agree(name)]
         if len(may) >= self.needed() and (self.counts() is not None or len(may) == len(self.names)):
             return None
-        reasons = "; ".join(f"{name}: {self.enrolment.reasons.get(name, 'refused')}" for name in self.names
-                            if name not in may)  # fmt: skip
+        reasons = "".join(f"\n{name}: {self.enrolment.reasons.get(name, 'refused')}" for name in self.names
+                          if name not in may)  # fmt: skip
         must = (
             f"{self.needed()} must"
             if self.counts() is not None
             else "all must, as the plan registers no numbers of rows"
         )
-        return f"{len(may)} of {len(self.names)} sites may take part, {must} ({reasons})"
+        return f"{len(may)} of {len(self.names)} sites may take part, {must}:{reasons}"
 
     def still_out(self) -> str:
-        """Return which sites have not agreed, and why."""
+        """Return which sites have not agreed, and why, a line each."""
         answers, reasons = self.enrolment.answers, self.enrolment.reasons
-        return "; ".join(f"{name}: {reasons.get(name) or answers.get(name, 'never connected')}" for name in self.names
-                         if answers.get(name) != "accepted")  # fmt: skip
+        return "".join(f"\n{name}: {reasons.get(name) or answers.get(name, 'never connected')}" for name in self.names
+                       if answers.get(name) != "accepted")  # fmt: skip
 
     def _may_agree(self, name: str) -> bool:
         return self.enrolment.answers.get(name) != "refused"

@@ -104,7 +104,7 @@ class SiteProcess:
         self.store = ledger_of(self.config, folder, self.credentials.name)
         self.service = SiteService(self.config, folder, self.store, self._party)
         self._courier = Courier(
-            self.credentials.name, self._links(), self.store.inbox, self.service.handle, spool=home / "spool", hello={},
+            self.credentials.name, self._links(), self.store.inbox, self.service.handle, spool=home / "spool",
             leaves=AuditLog(home / "audit.jsonl").note, retry_cap=self.config.retry_cap_seconds, clock=time.monotonic,
         )  # fmt: skip
 

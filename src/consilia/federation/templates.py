@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic.fields import FieldInfo
 
 from consilia.core.errors import PlanError, StoreError
-from consilia.federation.config import DataSet, SiteConfig
+from consilia.federation.config import DataSet, SiteConfig, config_of
 
 _HEAD = """\
 # What this site needs to take part. Run it with: consilia site --config site.toml
@@ -28,21 +28,28 @@ def write_site(config: Path, coordinator: str, data: Sequence[str], policy: str)
         policy: Text of the policy.
 
     Raises:
-        PlanError: If no data set is named.
+        PlanError: If no data set is named, or what is named can be none.
         StoreError: If a file exists, or cannot be written.
     """
     if not data:
         raise PlanError.of("consilia site init", needs="at least one --data NAME=FILE", got="none",
                            hint="NAME is what plans call the data set, as in --data cardiology=rows.csv")  # fmt: skip
     files = {config: site_text(coordinator, data), config.with_name("policy.toml"): policy}
+    config_of(files[config], SiteConfig, "consilia site init")
     for path, text in files.items():
         try:
             with path.open("x", encoding="utf-8") as file:
                 file.write(text)
-        except OSError as error:
-            got = "one that exists" if isinstance(error, FileExistsError) else error.strerror or "an error"
-            raise StoreError.of(f"file {path}", needs="a name that is free, in a folder that exists", got=got,
+        except FileNotFoundError:
+            raise StoreError.of(f"file {path}", needs="the folder of the site's keys", got="no such folder", hint=(
+                "consilia roster add NAME --role site makes it, in NAME: then --config NAME/site.toml"
+            )) from None  # fmt: skip
+        except FileExistsError:
+            raise StoreError.of(f"file {path}", needs="a name that is free", got="a file that exists",
                                 hint="Nothing is overwritten: edit it, or move it away") from None  # fmt: skip
+        except OSError as error:
+            raise StoreError.of(f"file {path}", needs="to be writable", got=error.strerror or "an error",
+                                hint="Check the folder, its permissions and the space left") from None  # fmt: skip
     return list(files)
 
 

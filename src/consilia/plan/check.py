@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from consilia.core.canonical import Json, digest
 from consilia.core.errors import IllegalChain, PlanError, Problem
@@ -28,6 +27,7 @@ from consilia.plan.schedule import cohort_size, most_added, schedule
 from consilia.plan.schema import Plan
 from consilia.plan.secure import SecureTerms
 from consilia.plan.terms import site_terms
+from consilia.plan.travelling import travelling
 
 
 def check(
@@ -182,13 +182,9 @@ def _digest(
     segments: tuple[Segment, ...], initial: str | None, architecture: str | None,
 ) -> str:  # fmt: skip
     """Return one name for all that both ends must agree on; where a file lies on a disk is not part of it."""
-    value: dict[str, Any] = dict(canonical(plan))  # type: ignore[arg-type]
-    value["data"] = {key: _base(item) if key.endswith("path") else item for key, item in value["data"].items()}
-    value["model"] = {key: _base(item) if key == "initial" else item for key, item in value["model"].items()}
-    value["secure_sum"] = {key: _base(item) if key == "policy" else item for key, item in value["secure_sum"].items()}
     agreed: dict[str, Json] = {
         "version": VERSION,  # another version may draw another schedule or other weights from the same seed
-        "plan": value,
+        "plan": canonical(travelling(plan)),
         "counts": {terms.name: terms.count for terms in sites},
         "noise_multiplier": z,
         "input": [int(size) for size in input_shape],
@@ -198,7 +194,3 @@ def _digest(
         "architecture": architecture,
     }
     return digest(agreed)
-
-
-def _base(path: str | None) -> str | None:
-    return path if path is None else path.replace("\\", "/").rsplit("/", 1)[-1]

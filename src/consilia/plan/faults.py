@@ -143,7 +143,7 @@ def _problem(keys: tuple[str, ...], error: ErrorDetails, form: Form) -> Problem:
     if kind == "literal_error" and isinstance(value, str):
         guess = nearest(value, (word.strip("'") for word in _choices(error)))
         hint = f'Did you mean "{guess}"?' if guess else hint
-    return Problem(f"{form.noun} {noun} {name}", _needs(error), got, hint)
+    return Problem(f"{form.noun} {noun} {name}", needs_of(error), got, hint)
 
 
 _NOT_FINITE = (float("inf"), float("-inf"))
@@ -153,7 +153,8 @@ def _choices(error: ErrorDetails) -> list[str]:
     return str(error.get("ctx", {}).get("expected", "")).replace(" or ", ", ").split(", ")
 
 
-def _needs(error: ErrorDetails) -> str:
+def needs_of(error: ErrorDetails) -> str:
+    """Return what a value must be instead."""
     kind = error["type"]
     context: dict[str, Any] = error.get("ctx", {})
     if kind in _TYPES:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
-from consilia.core.errors import PlanError
+from consilia.core.errors import PlanError, PolicyError
 from consilia.plan.faults import Form, problems_of
 from consilia.plan.load import read_text
 from consilia.plan.values import Count, Name, Rounds, Section
@@ -144,9 +144,12 @@ class Policy(Section):
         """Read a policy from its file.
 
         Raises:
-            PlanError: With every fault of the file; also where there is none: silence is no consent.
+            PolicyError: With every fault of the file; also where there is none: silence is no consent.
         """
-        return cls.from_text(read_text(path, "policy", _START, blank=True), name=str(path))
+        try:
+            return cls.from_text(read_text(path, "policy", _START, blank=True), name=str(path))
+        except PlanError as error:
+            raise PolicyError(error.problems) from None
 
     @classmethod
     def from_text(cls, text: str, *, name: str = "policy") -> "Policy":

@@ -43,7 +43,7 @@ def site(case: dict[str, str]) -> None:
     inbox = MemoryInbox() if case["forgets"] else store.inbox
     own = Credentials.load(Path(case["folder"]))
     Courier(
-        case["name"], [GrpcLink(f"127.0.0.1:{case['port']}", own)], inbox, handle, spool=home / "spool", hello={},
+        case["name"], [GrpcLink(f"127.0.0.1:{case['port']}", own)], inbox, handle, spool=home / "spool",
         leaves=lambda id, frame: note("left", id.hex(), hashlib.sha256(frame).hexdigest()), retry_cap=0.2,
         clock=time.monotonic,
     ).run(stop)  # fmt: skip

@@ -5,7 +5,7 @@ import itertools
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -40,7 +40,7 @@ def courier(
     leaves: Callable[[bytes, bytes], None] = lambda id, frame: None,
 ) -> Iterator[threading.Event]:  # fmt: skip
     stop = threading.Event()
-    made = Courier("a", links, inbox or MemoryInbox(), handle, spool=folder / "a", hello={}, leaves=leaves, retry_cap=0.01,
+    made = Courier("a", links, inbox or MemoryInbox(), handle, spool=folder / "a", leaves=leaves, retry_cap=0.01,
                    clock=time.monotonic)  # fmt: skip
     thread = threading.Thread(target=made.run, args=(stop,))
     thread.start()
@@ -172,14 +172,14 @@ def test_heartbeats_keep_a_stream_while_a_frame_is_handled(tmp_path: Path) -> No
 class Nowhere:
     """A way that leads nowhere."""
 
-    where = "nowhere"
-
-    def __init__(self) -> None:
+    def __init__(self, where: str = "nowhere", got: Iterable[str] = itertools.repeat("nothing")) -> None:
+        self.where = where
         self.times: list[float] = []
+        self._got = iter(got)
 
     async def connect(self) -> Stream:
         self.times.append(time.monotonic())
-        raise TransportError.of("site a", needs="a coordinator", got="nothing", hint="")
+        raise TransportError.of("site a", needs="a coordinator", got=next(self._got), hint="")
 
 
 def test_the_next_link_is_tried_when_one_fails(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -191,18 +191,38 @@ def test_the_next_link_is_tried_when_one_fails(tmp_path: Path, caplog: pytest.Lo
     assert "nowhere: site a needs a coordinator; got nothing." in caplog.text
 
 
-def test_attempts_become_rarer_and_one_fault_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    nowhere, stop = Nowhere(), threading.Event()
-    made = Courier("a", [nowhere], MemoryInbox(), bytes, spool=tmp_path / "a", hello={}, leaves=lambda id, frame: None,
-                   retry_cap=0.5, clock=time.monotonic)  # fmt: skip
+def tried(folder: Path, links: list[Nowhere], times: int, retry_cap: float) -> None:
+    stop = threading.Event()
+    made = Courier("a", links, MemoryInbox(), bytes, spool=folder / "a", leaves=lambda id, frame: None,
+                   retry_cap=retry_cap, clock=time.monotonic)  # fmt: skip
     thread = threading.Thread(target=made.run, args=(stop,))
     thread.start()
-    until(lambda: len(nowhere.times) == 6)
+    until(lambda: len(links[-1].times) >= times)
     stop.set()
     thread.join(PATIENCE)
+
+
+def test_attempts_become_rarer_and_one_fault_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    nowhere = Nowhere()
+    tried(tmp_path, [nowhere], 6, 0.5)
     gaps = [after - before for before, after in itertools.pairwise(nowhere.times)]
     assert all(gap >= at_least for gap, at_least in zip(gaps, (0.1, 0.2, 0.25, 0.25, 0.25), strict=True))
-    assert [record.getMessage() for record in caplog.records] == ["nowhere: site a needs a coordinator; got nothing."]
+    assert [record.getMessage() for record in caplog.records] == [
+        "nowhere: site a needs a coordinator; got nothing. Attempts go on, at most 0.5 s apart"
+    ]
+
+
+def test_a_fault_is_said_again_when_it_is_another_and_each_way_has_its_own(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "consilia.courier")
+    ways = [Nowhere("grpc", ["refused", "refused", "no name", *["refused"] * 1000]), Nowhere("https")]
+    tried(tmp_path, ways, 8, 0.01)
+    first, *said = [record.getMessage() for record in caplog.records]
+    assert first == "looking for the coordinator at grpc or https"  # at once: the first attempt may take its time
+    assert [line.split(" Attempts")[0].replace("site a needs a coordinator; ", "") for line in said] == [
+        "grpc: got refused.", "https: got nothing.", "grpc: got no name.", "grpc: got refused.",
+    ]  # fmt: skip
 
 
 def test_what_is_not_in_the_audit_log_does_not_leave(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ class Stage:
     @contextmanager
     def site(self, name: str, link: Link, handle: Callable[[Bytes], bytes] = echo) -> Iterator[Courier]:
         courier = Courier(
-            name, [link], Memory(), handle, spool=self.folder / name, hello={}, leaves=lambda id, frame: None,
+            name, [link], Memory(), handle, spool=self.folder / name, leaves=lambda id, frame: None,
             retry_cap=0.4, clock=time.monotonic,
         )  # fmt: skip
         stop = threading.Event()

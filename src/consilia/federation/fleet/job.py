@@ -7,9 +7,9 @@ from pathlib import Path
 from consilia.core.errors import StoreError
 from consilia.federation.assemble import require_rules
 from consilia.federation.fleet.member import PLAN
-from consilia.federation.offer import travelling
 from consilia.plan.load import canonical
 from consilia.plan.schema import Plan
+from consilia.plan.travelling import travelling
 
 SITE = "consilia.federation.fleet.site.FleetSite"
 CONTROLLER = "consilia.federation.fleet.controller.FleetController"

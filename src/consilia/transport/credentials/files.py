@@ -14,6 +14,7 @@ from consilia.core.errors import PlanError, StoreError
 
 SECRET, PUBLIC = 0o600, 0o644
 _MOST_SECRET = 1 << 14  # bytes; keys take less than a tenth
+_KEYS = "keys are made by consilia roster init (the consortium's) and consilia roster add (a member's)"
 
 
 def read_secret(path: Path) -> bytes:
@@ -34,23 +35,28 @@ def read_trusted(path: Path, most: int) -> bytes:
     return _read(path, most, others=0o022, needs="to be written by its owner alone", word="file")
 
 
-def read_public(path: Path, most: int) -> bytes:
+def read_public(path: Path, most: int, start: str = _KEYS) -> bytes:
     """Return what a file holds that anybody may have written, at most `most` bytes.
+
+    Args:
+        path: The file.
+        most: Bytes.
+        start: Where such a file comes from, for whoever has none.
 
     Raises:
         StoreError: If it cannot be read, or is longer.
     """
-    return _read(path, most, others=0, needs="", word="file")
+    return _read(path, most, others=0, needs="", word="file", start=start)
 
 
-def _read(path: Path, most: int, *, others: int, needs: str, word: str) -> bytes:
+def _read(path: Path, most: int, *, others: int, needs: str, word: str, start: str = _KEYS) -> bytes:
     who = f"{word} {path}"
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (os.O_NOFOLLOW if others else 0))
     except OSError as error:
         got = "a symbolic link" if error.errno == errno.ELOOP else error.strerror or "an error"
         hint = "Put the file itself there: a link can lead to one that others change" if error.errno == errno.ELOOP else (
-            "Check the path; keys are made by consilia roster init (the consortium's) and consilia roster add (a member's)"
+            f"Check the path; {start}"
         )  # fmt: skip
         raise StoreError.of(who, needs="a file that this user may read", got=got, hint=hint) from None
     try:

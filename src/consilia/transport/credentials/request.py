@@ -22,6 +22,7 @@ from consilia.transport.credentials.reading import Reader, encode, encoded, hexa
 
 MOST_BYTES = 1 << 14
 _PURPOSE = b"consilia request 1\n"
+_START = "a member makes its request, NAME/NAME.request.json, with consilia roster add NAME --role ROLE"
 _DIGITS = 24  # 96 bits: keys that give a wanted fingerprint take 2^96 tries
 _KEY = hexadecimal(KEY_SIZE)
 
@@ -75,7 +76,7 @@ class Request:
         Raises:
             StoreError: With every fault.
         """
-        raw = source if isinstance(source, bytes) else files.read_public(source, MOST_BYTES)
+        raw = source if isinstance(source, bytes) else files.read_public(source, MOST_BYTES, _START)
         reader = Reader("the request" if isinstance(source, bytes) else f"request {source}")
         found = reader.table(reader.document(raw), _FIELDS)
         reader.check()

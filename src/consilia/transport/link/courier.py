@@ -4,11 +4,10 @@ import asyncio
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from consilia.core.canonical import Json
 from consilia.core.errors import ConsiliaError, ProtocolError, TransportError
 from consilia.core.update import Bytes
 from consilia.core.version import VERSION as CONSILIA
@@ -37,7 +36,6 @@ class Courier:
         inbox: Remembers messages over restarts.
         handle: Answers a frame, which may be a view of a file; called from a worker thread, one frame at a time.
         spool: Folder for large messages on their way.
-        hello: What else the site says of itself when it greets.
         leaves: Called before the first byte of an answer leaves, with the id of the message it answers and the frame.
         retry_cap: Seconds: the longest wait between two attempts to connect.
         clock: Monotonic seconds.
@@ -49,7 +47,7 @@ class Courier:
 
     def __init__(
         self, name: str, links: Sequence[Link], inbox: Inbox, handle: Callable[[Bytes], bytes], *, spool: Path,
-        hello: Mapping[str, Json], leaves: Callable[[bytes, bytes], None], retry_cap: float, clock: Clock,
+        leaves: Callable[[bytes, bytes], None], retry_cap: float, clock: Clock,
         limit: int = MAX_FRAME,
     ) -> None:  # fmt: skip
         self._name = name
@@ -57,12 +55,11 @@ class Courier:
         self._inbox = inbox
         self._handle = handle
         self._spool = Spool(spool)
-        self._hello = dict(hello)
         self._leaves = leaves
         self._retry_cap = retry_cap
         self._clock = clock
         self._limit = limit
-        self._complained = ""
+        self._complained: dict[str, str] = {}
 
     def run(self, stop: threading.Event) -> None:
         """Work until `stop` is set; a frame that is being handled then is finished, and its answer kept but not sent."""
@@ -71,6 +68,7 @@ class Courier:
     async def _main(self, stop: threading.Event) -> None:
         desk = Desk(self._name, self._inbox, self._handle, self._leaves, self._spool, self._limit)
         stopped = asyncio.ensure_future(_until(stop))
+        _log.info("looking for the coordinator at %s", " or ".join(link.where for link in self._links))
         try:
             wait = _FIRST_WAIT
             while not stop.is_set():
@@ -103,26 +101,26 @@ class Courier:
                 async with asyncio.timeout(_GREETING):
                     talk, heartbeat = await self._greet(stream, desk)
                 reached = True
-                self._complained = ""
+                self._complained.clear()
                 _log.info("connected to %s", link.where)
                 await self._converse(stream, desk, talk, heartbeat)
             finally:
                 desk.talk = None
                 await stream.close()
         except TimeoutError:
-            self._complain(f"{link.where}: the coordinator did not answer within {_GREETING:.0f} s")
+            self._complain(link.where, f"the coordinator did not answer within {_GREETING:.0f} s.")
         except ConsiliaError as error:
-            self._complain(f"{link.where}: {error}")
+            self._complain(link.where, str(error))
         return reached
 
-    def _complain(self, what: str) -> None:
-        if what != self._complained:  # once, not at every attempt
-            self._complained = what
-            _log.warning("%s", what)
+    def _complain(self, where: str, what: str) -> None:
+        if what != self._complained.get(where):  # once, not at every attempt
+            self._complained[where] = what
+            _log.warning("%s: %s Attempts go on, at most %g s apart", where, what, self._retry_cap)
 
     async def _greet(self, stream: Stream, desk: Desk) -> tuple[Conversation, float]:
         await stream.send(to_bytes(Hello({
-            **self._hello, "name": self._name, "consilia": CONSILIA, "wire": WIRE, "holds": desk.holds,
+            "name": self._name, "consilia": CONSILIA, "wire": WIRE, "holds": desk.holds,
         })))  # fmt: skip
         packet = from_bytes(await stream.receive(), who=desk.who)
         if not isinstance(packet, Welcome):

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from consilia.core.canonical import Json
 from consilia.core.update import Gone
 from consilia.core.wire import MAX_FRAME
 from consilia.rounds.ports import Arrival, Clock
@@ -30,14 +29,12 @@ class Seen:
         since: Seconds since it came, or since it went.
         heard: Seconds since its last packet.
         counts: up, down (bytes), late, repeated, contradicting (answers).
-        hello: What it said of itself.
     """
 
     connected: bool
     since: float
     heard: float
     counts: dict[str, int]
-    hello: dict[str, Json]
 
 
 class Hub:
@@ -128,7 +125,7 @@ class Hub:
         now = self._board.clock()
         return {
             one.name: Seen(one.talk is not None, now - (one.since if one.talk is not None else one.absent),
-                           now - one.heard, dict(one.counts), one.hello)
+                           now - one.heard, dict(one.counts))
             for one in self._all()
         }  # fmt: skip
 

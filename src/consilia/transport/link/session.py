@@ -104,7 +104,7 @@ class Session:
             talk.say(Refuse(id, Reason.NOT_AWAITED))
         before = station.close if station.talk is not None else None
         station.talk, station.wake, station.close = talk, self._wake, self._close
-        station.known, station.hello, station.since = True, body, board.clock()
+        station.known, station.since = True, board.clock()
         self._talk = talk
         if before is not None:
             before("the same site has opened a newer stream")

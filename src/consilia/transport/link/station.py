@@ -6,7 +6,6 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from consilia.core.canonical import Json
 from consilia.core.update import Bytes, Gone
 from consilia.rounds.ports import Arrival, Clock
 from consilia.transport.link.conversation import Conversation, Verdict
@@ -68,7 +67,6 @@ class Station:
         absent: Since when no stream is there.
         known: Whether it has ever been connected.
         counts: up, down (bytes), late, repeated, contradicting (answers).
-        hello: What it said of itself.
     """
 
     def __init__(self, name: str, board: Board, since: float) -> None:
@@ -84,7 +82,6 @@ class Station:
         self.heard = self.absent = self.since = since
         self.known = False
         self.counts: Counter[str] = Counter()
-        self.hello: dict[str, Json] = {}
         self._board = board
         self._began: dict[bytes, float] = {}
         self._answered: dict[bytes, bytes] = {}
