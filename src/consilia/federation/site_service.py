@@ -247,8 +247,11 @@ class SiteService:
         return assemble(offer.plan, _shape(rows), offer.counts, initial)
 
     def _read(self, offer: Offer) -> SiteRows:
-        """Return the rows that a plan asks for; those of the plan before are kept, for the offer after a survey."""
-        wanted = digest_of(canonical(offer.plan))
+        """Return the rows that a run's plan asks for; they are kept, for the offer after a survey.
+
+        Not for the next run, though it be of the same plan: a steward may have mended the file.
+        """
+        wanted = digest_of([offer.run, canonical(offer.plan)])
         if self._rows is None or self._rows[0] != wanted:
             known = self._config.data[population_of(offer.plan)]
             file = None if known.path is None else self._folder / known.path

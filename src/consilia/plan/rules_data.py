@@ -107,6 +107,11 @@ def _split(plan: Plan) -> Iterator[Problem]:
         )
 
 
+def _names_sites(plan: Plan) -> bool:
+    """Whether a plan is for real sites, of which each has a file of its own."""
+    return bool(plan.sites.only) or isinstance(plan.sites.counts, dict)
+
+
 def _partition(plan: Plan) -> Iterator[Problem]:
     sites, setting = plan.sites, f'sites.partition = "{plan.sites.partition}"'
     if sites.partition == "natural":
@@ -117,12 +122,12 @@ def _partition(plan: Plan) -> Iterator[Problem]:
                 setting,
                 'Name the column that tells the site, or set sites.partition = "iid" and sites.count',
             )
-        elif plan.data.source != "heart":
+        elif plan.data.source != "heart" and not (plan.data.source in _IMAGES and _names_sites(plan)):
             yield Problem(
                 f"plan key {setting}",
                 "a source that names sites",
                 f'data.source = "{plan.data.source}"',
-                'Simulate sites: sites.partition = "iid" and sites.count = 5',
+                'Simulate sites: sites.partition = "iid" and sites.count = 5; of real ones, name each in sites.counts',
             )
         if sites.only is not None:
             yield from _distinct("sites.only", sites.only, least=1)
