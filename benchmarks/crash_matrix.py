@@ -35,14 +35,14 @@ def killed(mode: str, small: bool) -> Json:
         unbroken, *found = _lines("tests.promises.matrix", file.name)
     broken = [one for one in found if one["fault"] or one["violation"] or one["status"] != "done"]
     same = [one for one in found if one not in broken and one["model"] == unbroken["model"]]
-    others = [one for one in found if one not in broken and one not in same]  # in "private": all, whose noise is fresh
+    fewer = [one for one in found if one not in broken and one["answered"] != unbroken["answered"]]
     return {
         "kills": len(found),
         "points": len({one["point"] for one in found}),
         "broken": broken,
-        "model_of_the_unbroken_run": len(same),
-        "model_of_the_survivors": [[one["actor"], one["point"]] for one in others],
-        "of_them_the_coordinator": sum(one["actor"] == COORDINATOR for one in others),
+        "model_of_the_unbroken_run": len(same),  # of "private" none: its noise is fresh
+        "answers_missing": [[one["actor"], one["point"]] for one in fewer],
+        "of_them_the_coordinator": sum(one["actor"] == COORDINATOR for one in fewer),
     }
 
 

@@ -243,6 +243,7 @@ class Fleet:
             share=share,
             store=store.sessions,
             entropy=self.entropy,
+            alone=True,  # each is killed by itself, as real sites are
         )
 
     def begun(self) -> bool:

@@ -36,7 +36,6 @@ ELSEWHERE = {
     "prepared.": "tests/rounds/asynchronous/test_kill.py",
     "queue.": "tests/store/test_runs_crash.py",
     "search.": "tests/study/test_search.py",
-    "session.begun": "tests/federation/test_processes.py",
     "site.after_prepared": "tests/rounds/asynchronous/test_kill.py",
     "site.before_prepared": "tests/rounds/asynchronous/test_kill.py",
 }
@@ -75,13 +74,6 @@ def check(report: Mapping[str, Any], unbroken: Mapping[str, Any]) -> None:
     assert not report["violation"]
     assert report["killed"] == {report["actor"]: 1}
     assert report["status"] == "done"
-    if report["mode"] in ("secure", "secure+dp") and report["actor"] != COORDINATOR:
-        # A site that dies inside a sum may be missing from that one; the oracle has computed the model from who was in it.
-        assert report["rounds"] == unbroken["rounds"]
-        missing = [set(whole) - set(part) for whole, part in zip(unbroken["answered"], report["answered"], strict=True)]
-        assert [gone for gone in missing if gone] in ([], [{report["actor"]}])
-        if report["answered"] != unbroken["answered"]:
-            return
     assert report["model"] == unbroken["model"]
     assert report["answered"] == unbroken["answered"]
     assert all(report["reserved"][site] >= count for site, count in unbroken["reserved"].items())

@@ -32,7 +32,7 @@ def test_killed_in_a_sum_a_site_is_in_it_once_or_not_at_all(point: str, place: P
     assert report["killed"] == {"Cork": 1}
 
 
-@pytest.mark.parametrize("stage", ["survivors", "votes"])
+@pytest.mark.parametrize("stage", ["begin", "survivors", "votes"])
 def test_a_step_that_comes_after_the_end_finds_no_secrets(
     stage: str, place: Path, shelf: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

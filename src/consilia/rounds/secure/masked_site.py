@@ -66,6 +66,7 @@ class MaskedSite:
         self._entropy = entropy
         self._alone = alone
         self._sums: dict[str, Sum] = {}
+        self._over = False
         self._watch = Watch(run, party, store, self._witness)
         self._name = party.identity.name
         self._who = f"site {self._name}"
@@ -87,8 +88,9 @@ class MaskedSite:
         return ProtocolMessage("sum", self._name, task.round, body, output.to_bytes())
 
     def ended(self) -> None:
-        """Drop the secrets of sums under way: the store forgets them too, and a late step would write them down again."""
+        """Drop the secrets of sums under way and begin no more: the store forgets them too, and a late step would write some."""
         self._sums.clear()
+        self._over = True
 
     def ready(self, purpose: str, task: ProtocolMessage, model_digest: str) -> None:
         """Take the inbox that rides on a task to train or to score, before anything is charged for it.
@@ -121,6 +123,8 @@ class MaskedSite:
         return bytes(output.to_bytes())
 
     def _begin(self, purpose: str, task: ProtocolMessage, begin: Begin) -> None:
+        if self._over:
+            raise self._refusal("a run that goes on", "one that has ended")
         model = self._text(task, "model")
         self._watch.check(task.body.get("entries", []), model if purpose == UPDATE else None)
         newest = self._sums.get(purpose)
