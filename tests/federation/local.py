@@ -56,6 +56,7 @@ class Consortium:
         service: The coordinator's.
         control: What operators ask.
         ended: The folders of runs that were handed over.
+        stop: What tells the service to end; no test does so by `work`.
     """
 
     def __init__(self, world: World, sites: Mapping[str, SiteService], seconds: float) -> None:
@@ -63,6 +64,7 @@ class Consortium:
         self.home = world.folder / "hub" / "home"
         self.home.mkdir(exist_ok=True)
         self.ended: list[Path] = []
+        self.stop = Event()
         credentials = world.load("hub")
         self._olga = world.book.by_name["olga"]
         self.service = CoordinatorService(

@@ -2,17 +2,22 @@
 
 import hashlib
 import json
+import random
 import stat
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.transport.link.pipe import Pipe
+from tests.transport.link.test_courier import courier, hub_in
+from tests.transport.link.waiting import PATIENCE
 
 from consilia.core.errors import StoreError
 from consilia.core.update import ProtocolMessage, Release
 from consilia.core.wire import encode
 from consilia.federation.audit import AuditLog
+from consilia.rounds.ports import Arrival
 
 
 def lines(log: AuditLog) -> list[dict[str, Any]]:
@@ -37,6 +42,21 @@ def test_bytes_and_digest_are_those_of_the_frame(tmp_path: Path) -> None:
     assert [line["what"] for line in told] == ["surveyed", "sum: advert", *["other bytes"] * 3]
     assert [line["run"] for line in told[:2]] == ["heart-1", "heart-1"]
     assert [line["round"] for line in told[:2]] == [0, 3]
+
+
+def test_what_is_written_down_is_what_arrives(tmp_path: Path) -> None:
+    """Over a line that breaks, so that messages are sent again: the bytes of each are those that the coordinator has."""
+    log, chance = AuditLog(tmp_path / "audit.jsonl"), random.Random(1)
+    sent = [chance.randbytes(size) for size in (0, 1, 1000, 300_000, 2_000_000)]
+    answers = iter(sent)
+    lives = iter(lambda: chance.randint(3, 14), None)
+    with hub_in(tmp_path) as hub, courier(tmp_path, [Pipe(hub, "a", lives)], lambda _: next(answers), leaves=log.note):
+        for _ in sent:
+            hub.send("a", b"task")
+        arrived = [bytes(event.frame) for event in hub.events(PATIENCE * 3) if isinstance(event, Arrival)]
+    assert arrived == sent
+    told = {line["message"]: (line["bytes"], line["sha256"]) for line in lines(log)}
+    assert sorted(told.values()) == sorted((len(frame), hashlib.sha256(frame).hexdigest()) for frame in arrived)
 
 
 @pytest.mark.parametrize(
