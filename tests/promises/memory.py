@@ -108,7 +108,8 @@ def measure(sites: int, dim: int, optimizer: str, folder: Path) -> dict[str, flo
                  segments=(Segment("weight", (dim,)),))  # fmt: skip
     moments = server_optimizer(plan.phases[0].plan).init(dim)
     for value in moments.values():
-        value += 0.0  # zeros take no memory until they are written: what the run holds before the round counts before it
+        # Zeros take no memory until they are written: what the run holds before the round counts before it.
+        value += 0.0
     state = TrainingState(np.full(dim, 0.1, np.float32), moments=moments)
     journal = Journal.create(
         folder / "journal.sqlite", run="r", plan_json="{}", digest=plan.digest, state=to_pieces(state)

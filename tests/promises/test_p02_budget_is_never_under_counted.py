@@ -39,3 +39,18 @@ def test_a_kill_refunds_nothing(point: str, place: Path) -> None:
     assert (report["fault"], report["violation"]) == ("", "")
     assert report["killed"] == {"Bergen": 1}
     assert report["reserved"] == dict.fromkeys(("Arnhem", "Bergen", "Cork", "Derby"), 3)
+
+
+@pytest.mark.parametrize(("point", "passage", "missing"), [
+    ("site.after_reserve", 2, 3), ("session.keep.written", 3, 3), ("session.keep.committed", 3, 2),
+    ("ledger.commit.written", 2, 2), ("site.after_commit", 2, 0),
+])  # fmt: skip
+def test_where_noise_is_fresh_a_kill_costs_one_answer_and_no_more(
+    point: str, passage: int, missing: int, place: Path
+) -> None:
+    report = killed("private", "Cork", point, passage, place)
+    assert (report["fault"], report["violation"], report["killed"]) == ("", "", {"Cork": 1})
+    answered = report["answered"]
+    assert isinstance(answered, list)
+    assert [number for number, names in enumerate(answered, 1) if "Cork" not in names] == [missing] * bool(missing)
+    assert report["reserved"] == dict.fromkeys(("Arnhem", "Bergen", "Cork", "Derby"), 3)

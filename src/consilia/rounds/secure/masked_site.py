@@ -96,15 +96,24 @@ class MaskedSite:
         """Take the inbox that rides on a task to train or to score, before anything is charged for it.
 
         Raises:
-            ProtocolError: If no session of this round and model has come so far.
+            ProtocolError: If no session of this round and model has come so far, or its vector was lost to a kill.
         """
         try:
             raw = base64.b64decode(self._text(task, "inbox"), validate=True)
         except binascii.Error:
             raise self._refusal("an inbox in base64", "other characters") from None
-        if self._under_way(purpose, task).state.session.model_digest != model_digest:
+        state = self._under_way(purpose, task).state
+        if state.session.model_digest != model_digest:
             raise self._refusal("the model that its session is about", "another")
+        if purpose == UPDATE and state.masked and self._noise_is_fresh(task.round):
+            # Another vector never leaves in this session: to charge for it would cost the site a turn for nothing.
+            raise ProtocolError.of(self._who, needs="the vector that it had put under masks", got="none: it was killed with it",
+                                   hint="Its answer of this round is lost; the next round goes on")  # fmt: skip
         self._step(purpose, task, Inbox.from_bytes(raw, who=self._who))
+
+    def _noise_is_fresh(self, round_number: int) -> bool:
+        event = self._half.charge.round_events[self._half.phase(round_number).index]
+        return event is not None and not self._entropy.reproducible
 
     def update(self, task: ProtocolMessage, vector: Array, loss: float | None, rng: SecretRng) -> bytes:
         """Return the update under masks."""
