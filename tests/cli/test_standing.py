@@ -72,6 +72,7 @@ def test_a_failed_run_has_a_row_for_each_site(capsys: pytest.CaptureFixture[str]
     standing.show_run(failed())
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
+    assert lines[0] == "heart-20261130-080600-abcdef  failed"
     assert lines[2] == "reason     0 of 12 sites may take part, 2 must:"
     for site in SITES:
         [place] = [number for number, line in enumerate(lines) if line.startswith(f"           {site}: ")]

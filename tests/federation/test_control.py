@@ -90,7 +90,8 @@ def test_who_is_there(tmp_path: Path) -> None:
         assert all(one["certificate_days"] > 30 for one in found_now["sites"])
 
 
-def test_a_policy_in_the_way_is_told_site_by_site(tmp_path: Path) -> None:
+def test_a_policy_in_the_way_is_told_site_by_site(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "consilia.coordinator")
     with consortium(found(tmp_path, policy=POLICY + "[sites]\nleast = 4\n"), HOSPITALS) as everyone:
         ended = everyone.ran("heart-1", plan_text())
         assert ended["status"] == "failed"
@@ -98,3 +99,4 @@ def test_a_policy_in_the_way_is_told_site_by_site(tmp_path: Path) -> None:
         assert first.startswith("0 of 3 sites may take part")
         assert [line.partition(": ")[0] for line in rest] == list(HOSPITALS)
         assert all("sites.least" in line for line in rest)
+    assert f"run heart-1 ended before its first round: failed: {ended['reason']}" in caplog.text

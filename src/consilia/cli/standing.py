@@ -41,6 +41,7 @@ def show_run(run: Mapping[str, Any]) -> None:
     head = Text.assemble(
         (run["run"], "bold"), "  ", (run["status"], _STYLES.get(run["status"], "")), "  ", _rounds(run)
     )
+    head.rstrip()
     terminal.print(head)
     facts = [
         ("plan", run["digest"]), ("submitted", f"{run['submitted']} by {run['by']}"), ("reason", run["reason"]),

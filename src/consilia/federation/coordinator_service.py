@@ -136,6 +136,7 @@ class CoordinatorService:
             if end is not None and (queued.status == "queued" or assembled is None):
                 self.queue.end(queued.run, *end)
                 self.progress.pop(queued.run, None)
+                _log.info("run %s ended before its first round: %s: %s", queued.run, *end)
             elif assembled is not None and (end is not None or progress.proposal.ready()):
                 self._conduct(queued, progress, assembled, stop, end)
         except (
