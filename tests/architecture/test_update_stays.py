@@ -45,7 +45,7 @@ SENDERS = {
     "arrival": ('Arrival("a", {})', 'b""'),
     "ledger.commit": ('store.commit(hold, release={}, model_digest="", local_state=None)', 'b""'),
     "ledger.seal_free": ('store.seal_free("r", 1, release={}, model_digest="", local_state=None)', 'b""'),
-    "journal.commit_round": ("journal.commit_round(1, state={}, record={{}}, charges=[])", 'b""'),
+    "journal.commit_round": ("journal.commit_round(1, state=[{}], record={{}}, charges=[])", 'b""'),
     "gate.offer": ('gate.offer("a", {})', "release"),
     "secure sum": ('sums.update(ProtocolMessage("train", "a", 1), {}, None, SecretRng(bytes(32)))', "np.zeros(3)"),
 }
