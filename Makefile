@@ -23,8 +23,9 @@ types: $(STAMP)
 imports: $(STAMP)
 	$(BIN)/lint-imports
 
+# Two at a time, a file's tests one after the other: most of them start processes and wait for them.
 unit: $(STAMP) $(FLEET)/.installed swtpm postgresql faulttools
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 # The tests of attested aggregation start a software TPM. Only root may install one; for others those tests are skipped and
 # say so. Where the installation fails the tests decide: with CI=true a missing software TPM fails them.

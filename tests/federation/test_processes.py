@@ -59,7 +59,7 @@ def test_a_run_over_tls_gives_the_simulations_model(tmp_path: Path, simulated: n
         ended = everyone.ends(run)
         assert (ended["status"], ended["round"]) == ("done", ROUNDS)
         np.testing.assert_array_equal(model(tmp_path / "hub" / "home" / "runs" / run), simulated)
-        assert (tmp_path / "hub" / "home" / "runs" / run / "report.html").exists()
+        until(lambda: (tmp_path / "hub" / "home" / "runs" / run / "report.html").exists(), what="the report")
         for name in HOSPITALS:
             assert everyone.kill(name, signal.SIGTERM) == 0
             audit = (tmp_path / name / "home" / "audit.jsonl").read_text().splitlines()

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Final, cast
-from weakref import WeakSet
 
 from aiohttp import web
-from aiohttp.web_protocol import RequestHandler
 
 from consilia.core.canonical import Json, canonical_bytes
 from consilia.core.errors import ConsiliaError, ProtocolError, TransportError
@@ -25,6 +23,7 @@ from consilia.transport.credentials.tls import present
 from consilia.transport.link.hub import Hub
 from consilia.transport.link.session import Session as Stream
 from consilia.transport.longpoll.batches import ENOUGH, MOST_BODY, cost, pack, unpack
+from consilia.transport.longpoll.connections import Connections
 from consilia.transport.longpoll.signing import Method, Request, Session, Sessions
 from consilia.transport.longpoll.tls import server_context
 
@@ -33,7 +32,6 @@ OPEN, UP, DOWN, END = (f"/consilia/1/{name}" for name in ("open", "up", "down", 
 SESSION, NUMBER, SIGNATURE = "Consilia-Session", "Consilia-Number", "Consilia-Signature"
 _ROLES: tuple[Role, ...] = ("site",)
 _IDLE: Final = 120.0  # seconds after which a session without requests is over
-_TURNS: Final = 5  # of the loop, after which the socket of a connection that was given up is closed
 _WAIT: Final = 25.0  # seconds: proxies end requests that take a minute
 
 
@@ -85,7 +83,6 @@ class LongPollServer:
         self._clock = clock
         self._wait = wait
         self._lines: dict[bytes, _Line] = {}
-        self._connections: WeakSet[asyncio.Transport] = WeakSet()
         self._sessions = Sessions(
             self._key, coordinator=credentials.identity.signing.public, draw=secrets.token_bytes, closed=self._closed
         )
@@ -123,7 +120,7 @@ class LongPollServer:
         ])  # fmt: skip
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await self._runner.setup()
-        self._note_connections(cast(web.Server, self._runner.server))
+        self._connections = Connections(cast(web.Server, self._runner.server))
         site = web.TCPSite(self._runner, host, int(port), ssl_context=self._tls)
         try:
             await site.start()
@@ -134,27 +131,10 @@ class LongPollServer:
                                     hint="Name a free port of this machine") from None  # fmt: skip
         return int(self._runner.addresses[0][1])
 
-    def _note_connections(self, server: web.Server) -> None:
-        """Have the server tell of each connection: one whose TLS says goodbye is none of its own any more, yet open."""
-        made = server.connection_made
-
-        def noting(handler: RequestHandler, transport: asyncio.Transport) -> None:
-            self._connections.add(transport)
-            made(handler, transport)
-
-        server.connection_made = noting  # type: ignore[method-assign]
-
     async def _stop(self) -> None:
         self._sessions.close_all()
         await self._runner.cleanup()
-        for one in list(self._connections):  # some wait for the goodbye of ends that will not answer
-            one.abort()
-        handshakes = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in handshakes:
-            task.cancel()
-        await asyncio.gather(*handshakes, return_exceptions=True)
-        for _ in range(_TURNS):
-            await asyncio.sleep(0)
+        await self._connections.abort()
 
     def _key(self, member: str) -> bytes | None:
         """Return the key of a site, in good standing or not: what to tell it is decided once it has shown who it is."""
