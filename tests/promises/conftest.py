@@ -1,5 +1,6 @@
 """Fixtures: folders in memory. These tests cut processes, not the power: what is committed there stays, as on a disk."""
 
+import logging
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -24,3 +25,13 @@ def place(tmp_path: Path) -> Iterator[Path]:
 def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where empty stores are kept to be copied."""
     return tmp_path_factory.mktemp("shelf")
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    """Thousands of refusals are what is asked for; what runs after these tests may speak again."""
+    log = logging.getLogger("consilia.site")
+    before = log.level
+    log.setLevel(logging.CRITICAL)
+    yield
+    log.setLevel(before)

@@ -4,7 +4,6 @@ Schedules find most of them. What no schedule shows, memory and what does not fi
 P12 and P13 use.
 """
 
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,9 +52,9 @@ PLANTS = [
 ]  # fmt: skip
 
 
+@pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: f"{plant.promise}-{plant.sow.__name__}")
 def test_a_planted_fault_is_found(plant: Plant, place: Path, shelf: Path, monkeypatch: Patch) -> None:
-    logging.getLogger("consilia.site").setLevel(logging.CRITICAL)
     run(0, place / "run", shelf, plant.case, {"drop": 0.01})  # as it is, it holds
     plant.sow(monkeypatch)
     found: dict[str, str] = {}

@@ -1,6 +1,5 @@
 """A thousand random schedules of whole runs break no promise; which faults they had is counted, so that none is idle."""
 
-import logging
 from collections import Counter
 from pathlib import Path
 
@@ -12,11 +11,7 @@ from tests.promises.schedules import run
 SHARDS, EACH = 20, 50
 
 
-@pytest.fixture(autouse=True)
-def _quiet() -> None:
-    logging.getLogger("consilia.site").setLevel(logging.CRITICAL)  # thousands of refusals are what is asked for
-
-
+@pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_a_schedule_breaks_no_promise(shard: int, place: Path, shelf: Path) -> None:
     happened: Counter[str] = Counter()
