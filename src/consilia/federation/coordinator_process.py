@@ -96,7 +96,7 @@ class CoordinatorProcess:
         self.close()
 
     def _watch(self, stop: threading.Event) -> None:
-        complained = ""
+        complained, behind = "", False
         while not stop.wait(_LOOK):
             try:
                 fresh = self.credentials.refreshed()
@@ -106,15 +106,18 @@ class CoordinatorProcess:
                     _log.error("the roster in the folder is not taken: %s", error)
                 continue
             if fresh is not self.credentials:
-                try:
-                    self.server.reload(fresh)
-                except TransportError as error:  # it is tried again at the next look
-                    _log.error("%s", error)
-                    continue
-                self.credentials = fresh
+                self.credentials, behind = fresh, True
                 if self.fallback is not None:
                     self.fallback.reload(fresh)
                 _log.info("took version %d of the roster", fresh.book.version)
+            if behind:
+                try:
+                    self.server.reload(fresh)
+                    behind = False
+                except TransportError as error:  # the port was taken: it is tried again at the next look
+                    if str(error) != complained:
+                        complained = str(error)
+                        _log.error("%s", error)
 
     def _wake(self) -> None:
         if self.service is not None:

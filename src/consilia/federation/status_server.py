@@ -21,7 +21,7 @@ _KEEP_OUT = {
 }  # fmt: skip
 _EVERYWHERE = ("", "0.0.0.0", "::")  # any address of this machine is the configured one then  # noqa: S104
 _MOST = 16  # requests at a time; whoever opens more connections finds them closed
-_PATIENCE = 10  # seconds for a request to come, and for its answer to be read
+_PATIENCE = 10  # seconds between two pieces of a request, and for its answer to be read
 
 
 class StatusServer:

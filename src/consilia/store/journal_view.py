@@ -1,5 +1,6 @@
 """What a run's journal says, and its copy in a file of its own. Nothing here writes to the run."""
 
+import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any, Literal, Self, TypeVar, get_args
 
 from sqlalchemy import Column, Connection, Row, Select, insert, select
 
-from consilia.core.canonical import Json, digest_bytes
+from consilia.core.canonical import Json
 from consilia.core.errors import StoreError
 from consilia.store.database import Database
 from consilia.store.faults import faults
@@ -67,7 +68,7 @@ class JournalView:
         Raises:
             StoreError: If it changed on disk, or the store cannot be read.
         """
-        return self._checked(self._db.read(self._parts))
+        return b"".join(part.state for part in self._checked(self._db.read(self._parts)))
 
     def _parts(self, connection: Connection) -> Sequence[Row[Any]]:
         chosen = select(journal_state.c.digest, journal_state.c.state)
@@ -75,11 +76,13 @@ class JournalView:
             chosen = chosen.order_by(journal_state.c.part)
         return connection.execute(self._of_run(chosen, journal_state.c.run)).all()
 
-    def _checked(self, parts: Sequence[Row[Any]]) -> bytes:
+    def _checked(self, parts: Sequence[Row[Any]]) -> Sequence[Row[Any]]:
         if parts and all(isinstance(part.state, bytes) for part in parts):
-            state = b"".join(part.state for part in parts)
-            if {part.digest for part in parts} == {digest_bytes(state)}:
-                return state
+            whole = hashlib.sha256()
+            for part in parts:
+                whole.update(part.state)
+            if {part.digest for part in parts} == {whole.hexdigest()}:
+                return parts
         raise StoreError.of(self._who, needs="the state as it was written", got="other bytes",
                             hint="The file was changed on disk: restore it from a copy")  # fmt: skip
 

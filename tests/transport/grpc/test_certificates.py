@@ -198,6 +198,37 @@ def test_renewed_at_both_ends_while_they_run(tmp_path: Path) -> None:
             hello(GrpcLink(address, with_book(world.load("olga"), north.book)))
 
 
+def test_an_open_stream_outlives_the_coordinator_s_renewal(tmp_path: Path) -> None:
+    """A site that has not got the newer roster would not come back: it stays in the run it is in."""
+    world = World.made(tmp_path, datetime.now(UTC).replace(microsecond=0) - DAY)
+    hub, north, south = (world.load(name) for name in ("hub", "north", "south"))
+    greeting: dict[str, Json] = {"name": "north", "consilia": CONSILIA, "wire": WIRE, "holds": {}}
+
+    async def main(address: str, server: GrpcServer) -> None:
+        stream = await GrpcLink(address, north).connect()
+        world.now += DAY
+        world.sign(member.renew(world.folder / "hub", "hub").request)
+        world.take("hub")
+        await asyncio.to_thread(server.reload, hub.refreshed())
+        await stream.send(to_bytes(Hello(greeting)))
+        assert isinstance(from_bytes(await stream.receive(), who="test"), Welcome)
+        with pytest.raises(TransportError):
+            await GrpcLink(address, with_book(south, north.book)).connect()  # comes now, without the newer roster
+        world.take("south")
+        late = await GrpcLink(address, world.load("south")).connect()
+        await late.close()
+        # Thrown out meanwhile, the old stream ends as any other.
+        gone = world.office.revoked("north", "its laptop was stolen", world.now)
+        await asyncio.to_thread(server.reload, with_book(world.load("hub"), gone))
+        with pytest.raises(TransportError, match="its laptop was stolen"):
+            async with asyncio.timeout(10):
+                await stream.receive()
+        await stream.close()
+
+    with serving(hub, tmp_path / "spool") as (address, server):
+        RUNNER.run(main(address, server))
+
+
 def test_an_open_stream_of_a_revoked_site_ends_and_the_others_go_on(made: World, tmp_path: Path) -> None:
     book = made.office.revoked("south", "its laptop was stolen", made.now)
 

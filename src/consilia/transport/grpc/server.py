@@ -23,6 +23,7 @@ _log = logging.getLogger("consilia.hub")
 _RECHECK: Final = 60.0  # seconds after which an open stream's certificate is looked at again
 _GREETING: Final = 30.0  # seconds in which a stream that was opened is greeted
 _ATTEMPTS: Final = 25  # to listen again at a port that was given up a moment ago
+_LINGER: Final = 1e7  # seconds that open streams go on where the port is listened at anew: until they end by themselves
 _GRACE: Final = 0.2  # seconds for refusals to go out before the port closes
 
 
@@ -49,6 +50,7 @@ class GrpcServer:
         self._control = control
         self._open: dict[object, tuple[bytes, asyncio.Future[str]]] = {}
         self._listening = False
+        self._ending: list[asyncio.Task[None]] = []
         self._loop = asyncio.new_event_loop()
         self._workers = ThreadPoolExecutor(4, thread_name_prefix="control")
         self._thread = threading.Thread(target=self._loop.run_forever, name="grpc", daemon=True)
@@ -62,15 +64,18 @@ class GrpcServer:
     def reload(self, credentials: Credentials) -> None:
         """Go on with another roster: streams of members that it no longer knows are ended.
 
-        With a renewed certificate of its own it listens anew: every stream is ended, and sites come back at once.
+        With a renewed certificate of its own it listens anew; streams that are open go on, for a site that has not got the
+        roster yet would not come back.
 
         Raises:
-            TransportError: If another process took the port in between.
+            TransportError: If another process took the port in between; the roster counts all the same.
         """
         renewed = credentials.chain != self._credentials.chain or not self._listening
         self._credentials = credentials
         try:
-            self._call(self._listen_anew() if renewed else self._recheck())
+            self._call(self._recheck())
+            if renewed:
+                self._call(self._listen_anew())
         except RuntimeError:
             raise self._unheard(f"port {self.port}") from None
 
@@ -113,7 +118,9 @@ class GrpcServer:
         return int(port)
 
     async def _listen_anew(self) -> None:
-        await self._stop_listening("the coordinator has a renewed certificate")
+        if self._listening:
+            self._listening = False
+            self._ending.append(self._loop.create_task(self._server.stop(_LINGER)))
         for left in reversed(range(_ATTEMPTS)):
             try:
                 await self._listen(f"{self._host}:{self.port}")
@@ -123,15 +130,14 @@ class GrpcServer:
                     raise
                 await asyncio.sleep(_GRACE)
 
-    async def _stop_listening(self, why: str) -> None:
-        self._listening = False
-        for _, closing in list(self._open.values()):
-            _settle(closing, why)
-        await self._server.stop(_GRACE)
-
     async def _stop(self) -> None:
         self._watch.cancel()
-        await self._stop_listening("the coordinator is stopping")
+        for _, closing in list(self._open.values()):
+            _settle(closing, "the coordinator is stopping")
+        await self._server.stop(_GRACE)
+        for task in self._ending:  # their streams are settled
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(task, _GRACE)
         with contextlib.suppress(asyncio.CancelledError):
             await self._watch
 
