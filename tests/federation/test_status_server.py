@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.parser import text_string_to_metric_families
+from tests.federation.processes import until
 
 from consilia.core.canonical import Json
 from consilia.core.errors import TransportError
@@ -142,6 +143,7 @@ def test_connections_that_ask_nothing_hold_a_bounded_number_of_threads() -> None
             assert one.recv(100).startswith(b"HTTP/1.0 200")
             while one.recv(100):
                 pass
+        until(lambda: threads(server) < status_server._MOST, what="a free place")
         assert ask(server, "/health")[0] == 200
 
 
