@@ -108,8 +108,8 @@ class GrpcServer:
             EXCHANGE: grpc.stream_stream_rpc_method_handler(self._exchange, same, same),
             CONTROL: grpc.unary_unary_rpc_method_handler(self._answer, same, same),
         }),))  # fmt: skip
-        # Fixed for this listener: credentials that gRPC asks for at each handshake crash the process, one time in six here
-        # (grpcio 1.85), when strangers send bytes that are no handshake.
+        # Fixed for this listener: credentials that gRPC asks for at each handshake can crash the
+        # process (seen with grpcio 1.85) when strangers send bytes that are no handshake.
         own = self._credentials
         secure = grpc.ssl_server_credentials([(own.tls_key, own.chain)], own.ca, require_client_auth=True)
         port = self._server.add_secure_port(address, secure)
