@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.faults.proxy import Line
-from tests.faults.rig import Hook, Rig, all_back, at, dropped, once
+from tests.faults.rig import Rig, all_back, at, dropped, once
 from tests.promises.fleet import Case
 
 from consilia.core.update import Gone, ProtocolMessage

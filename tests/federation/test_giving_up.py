@@ -118,3 +118,14 @@ def test_whatever_the_rounds_end_with_is_the_reason(
     monkeypatch.setattr(Coordinator, "_step", breaks)
     ended = consilia.run(heart(rounds=2), out=tmp_path / "run")
     assert (ended.summary["status"], ended.summary["reason"]) == ("failed", "a round needs sense; got none. Ask.")
+
+
+def test_an_error_of_the_caller_s_own_is_the_caller_s_and_the_run_may_go_on(tmp_path: Path) -> None:
+    def own(_record: object) -> None:
+        raise consilia.PlanError.of("the caller", needs="nothing of this run", got="its own fault", hint="Mend it")
+
+    with pytest.raises(consilia.PlanError, match="its own fault"):
+        consilia.run(heart(rounds=3), out=tmp_path / "run", on_round=own)
+    with Journal.open(tmp_path / "run" / JOURNAL, read_only=True) as journal:
+        assert (journal.status, journal.round) == ("running", 1)
+    assert consilia.resume(tmp_path / "run").summary["status"] == "done"

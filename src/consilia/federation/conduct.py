@@ -86,15 +86,35 @@ def conduct(
         StoreError: If something cannot be written; every committed round is safe.
     """
     coordinator = _coordinator(assembled, means, journal, state)
+    told = _Told(on_round)
     try:
-        coordinator.train(on_round)
+        coordinator.train(told)
     except (PlanError, ProtocolError) as error:
+        if error is told.error:
+            raise
         return give_up(assembled, means, journal, state, folder, "failed", str(error))
     model, final = coordinator.evaluate_result()
     status: Status = "stopped" if state.stopped else "done"
     if state.skipped == state.round:
         status, state.stopped = "failed", "no round counted: the model is the one it began with"
     return _end(coordinator, assembled, journal, folder, model, final, status)
+
+
+class _Told:
+    """Calls the caller back, and remembers its own error: that is no reason to end the run, which may be resumed."""
+
+    def __init__(self, on_round: OnRound | None) -> None:
+        self._on_round = on_round
+        self.error: Exception | None = None
+
+    def __call__(self, record: dict[str, Any]) -> None:
+        if self._on_round is None:
+            return
+        try:
+            self._on_round(record)
+        except Exception as error:
+            self.error = error
+            raise
 
 
 def give_up(

@@ -229,6 +229,38 @@ def test_an_open_stream_outlives_the_coordinator_s_renewal(tmp_path: Path) -> No
         RUNNER.run(main(address, server))
 
 
+def test_a_revocation_does_not_wait_for_the_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the port cannot be had again the roster counts all the same, and the next look listens."""
+    world = World.made(tmp_path, datetime.now(UTC).replace(microsecond=0) - DAY)
+    hub, north = world.load("hub"), world.load("north")
+
+    async def main(address: str, server: GrpcServer) -> None:
+        stream = await GrpcLink(address, north).connect()
+        world.now += DAY
+        world.sign(member.renew(world.folder / "hub", "hub").request)
+        world.take("hub")
+        gone = with_book(world.load("hub"), world.office.revoked("north", "its laptop was stolen", world.now))
+        with monkeypatch.context() as taken:
+            taken.setattr(GrpcServer, "_listen", refuse)
+            taken.setattr("consilia.transport.grpc.server._ATTEMPTS", 1)
+            with pytest.raises(TransportError, match="to listen at port"):
+                await asyncio.to_thread(server.reload, gone)
+        with pytest.raises(TransportError, match="its laptop was stolen"):
+            async with asyncio.timeout(10):
+                await stream.receive()
+        await stream.close()
+        await asyncio.to_thread(server.reload, gone)
+        world.take("south")
+        late = await GrpcLink(address, world.load("south")).connect()
+        await late.close()
+
+    async def refuse(_self: GrpcServer, _address: str) -> int:
+        raise RuntimeError
+
+    with serving(hub, tmp_path / "spool") as (address, server):
+        RUNNER.run(main(address, server))
+
+
 def test_an_open_stream_of_a_revoked_site_ends_and_the_others_go_on(made: World, tmp_path: Path) -> None:
     book = made.office.revoked("south", "its laptop was stolen", made.now)
 
