@@ -93,11 +93,21 @@ def _unserved(address: str, own: Credentials) -> TransportError:
 @contextlib.contextmanager
 def _handshake(address: str, context: ssl.SSLContext) -> Iterator[ssl.SSLSocket]:
     host, _, port = address.rpartition(":")
-    with (
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE) as plain,
-        context.wrap_socket(plain) as secure,
-    ):
-        yield secure
+    ways = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+    for left, (family, kind, protocol, _, where) in zip(reversed(range(len(ways))), ways, strict=True):
+        # Wrapped before it is connected: a connection that is reset in between the library would leave open.
+        with context.wrap_socket(socket.socket(family, kind, protocol)) as secure:
+            secure.settimeout(_PATIENCE)
+            try:
+                secure.connect(where)
+            except ssl.SSLError:
+                raise
+            except OSError:
+                if left:
+                    continue
+                raise
+            yield secure
+            return
 
 
 def _context(credentials: Credentials) -> ssl.SSLContext:
